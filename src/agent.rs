@@ -218,7 +218,7 @@ impl Agent {
         let (field, problem) = if !is_name(&self.name) {
             ("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _, with / between two parts"))
         } else if self.description.trim().is_empty() && !self.hidden {
-            ("description", "is missing: nobody could tell what the agent is for".to_owned())
+            ("description", "is missing: say what the agent is for".to_owned())
         } else if self.description.chars().count() > DESCRIPTION_MAX {
             ("description", format!("is longer than {DESCRIPTION_MAX} characters"))
         } else if prompt.is_some_and(|prompt| prompt.trim().is_empty()) {
@@ -238,7 +238,7 @@ impl Agent {
         } else if is_off(self.top_p, 1.0) {
             ("top_p", "is not a number from 0 to 1".to_owned())
         } else if !self.options.is_null() && !self.options.is_object() {
-            ("options", "is no table".to_owned())
+            ("options", "is not a table".to_owned())
         } else if !depth::is_within(&self.options, depth::VALUE_DEPTH_MAX) {
             ("options", format!("is {}", depth::TooDeep))
         } else {
@@ -358,7 +358,7 @@ mod tests {
             (r#"{"name":"a//b","description":"x"}"#, "name must be"),
             (r#"{"name":"a","description":"x","temperature":2.5}"#, "temperature is not"),
             (r#"{"name":"a","description":"x","topP":-1}"#, "top_p is not"),
-            (r#"{"name":"a","description":"x","options":3}"#, "options is no table"),
+            (r#"{"name":"a","description":"x","options":3}"#, "options is not a table"),
             (r#"{"name":"a","description":"x","steps":3,"maxSteps":4}"#, "duplicate field"),
             (r#"{"name":"a","description":"x","model":"gpt"}"#, "write PROVIDER/MODEL"),
             (r#"{"name":"a","description":"x","tools":{"read":"yes"}}"#, "invalid type"),

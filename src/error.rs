@@ -32,7 +32,7 @@ pub enum SendError {
     Handled,
     /// An input hook that guards crashed or took too long, so the message was not sent.
     #[error(
-        "the hook {hook} failed ({error}), so the message was not sent: mend it, or let its `guards()` say false where messages may pass without it"
+        "the hook {hook} failed ({error}), so the message was not sent: fix it, or return false from its `guards()` if messages may pass without it"
     )]
     HookFailed {
         /// Its name.
@@ -51,7 +51,7 @@ pub enum SendError {
     )]
     Draining,
     /// The runtime is shut down.
-    #[error("the runtime is shut down: start another one on the same tapes, and the session is there")]
+    #[error("the runtime is shut down: start another one on the same tapes to continue the session")]
     Closed,
     /// An operator stops the session, and its actor is not down yet. Once the actor is down, the next message wakes the session.
     /// Where the stop says [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable), the actor goes down when the
@@ -72,15 +72,15 @@ pub enum SendError {
         message: Option<MessageId>,
     },
     /// The session crashed twice while it decided about this input, so the input was dropped. It has no effect.
-    #[error("the session crashed twice on this input, so it was given up: `inspect` shows why")]
+    #[error("the session crashed twice on this input, so it was dropped: `inspect` shows why")]
     Crashed,
-    /// The session was asleep and could not be woken, or it crashed and its tape cannot be read just now.
+    /// The session was asleep and could not be woken, or it crashed and its tape cannot be read at the moment.
     #[error("failed to wake the session: {0}")]
     Unavailable(#[source] Box<OpenError>),
     /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.
     #[error("failed to write the tape: {0}")]
     Storage(#[source] TapeError),
-    /// The session refused the command: it is busy with a turn, too many messages wait, it has ended for good, and others.
+    /// The session refused the command: it is busy with a turn, too many messages wait, it has ended permanently, and others.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }

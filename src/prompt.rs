@@ -11,8 +11,8 @@
 //!
 //! The providers ([`EnvironmentProvider`]) are asked once, when a session is made. Their texts are in the session's settings, on
 //! its tape. So a resumed or replayed session sends the same bytes, until its prompt or its agent is changed, which the tape also
-//! records. Model servers cache requests by their beginning. A change must not put into this text what is read anew for each
-//! request, such as the time or the present files. A reminder goes after the history (`model/request.rs`).
+//! records. Model servers cache requests by their beginning. A change must not put into this text what is read for each request,
+//! such as the time or the present files. A reminder goes after the history (`model/request.rs`).
 //!
 //! A host without such providers gets one text, the default prompt or its own, without sections.
 
@@ -82,7 +82,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// C-25, P-02, P-08, PROMPT-001, PROMPT-002: the same inputs give the same bytes; folder, platform and day are named, and no
+    /// C-25, P-02, P-08, PROMPT-001, PROMPT-002: the same inputs produce the same bytes; folder, platform and day are named, and no
     /// time of day.
     #[test]
     fn the_prompt_is_stable_and_names_workspace_and_day() {

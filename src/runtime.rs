@@ -236,9 +236,9 @@ impl Runtime {
         parked.map(|(session, why)| Parked { session, why }).collect()
     }
 
-    /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state. By then the session is no
-    /// longer in the tree, lists show it as passive, a sweep may remove it and another process may open it. The next message wakes
-    /// it, even a message that arrives meanwhile. A sleeping session is not an error.
+    /// Puts a session to sleep now, and returns when its actor, tape and state are released. By then the session is no longer in
+    /// the tree, lists show it as passive, a sweep may remove it and another process may open it. The next message wakes it, even a
+    /// message that arrives meanwhile. A sleeping session is not an error.
     ///
     /// The tape is given back after its waiting appends are written, so a stuck disk holds this call up. Dropping the future stops
     /// the wait, and nothing else.

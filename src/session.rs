@@ -1,4 +1,4 @@
-//! The handle of a conversation, and the commands that a host gives through it.
+//! The handle of a conversation, and the host's commands through it.
 //!
 //! A [`Session`] is cheap to clone, outlives every crash of the actor behind it, and wakes a sleeping conversation with the first
 //! call that needs it awake. Once a command is handed over, dropping its future does not take the command back: the session still

@@ -13,26 +13,6 @@
 //! - nothing here is global, unless a host calls [`locate_panics`]: two runtimes with the same ids do not see each other.
 //!
 //! What it never does: end the host's process, or keep a child's state across a crash. A child rebuilds itself.
-//!
-//! ```
-//! use tamtam::supervisor::{ChildSpec, Registry, Strategy, Supervisor, SupervisorSpec};
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! let poller = ChildSpec::new("poller", |cx| async move {
-//!     cx.node().doing("waiting for work");
-//!     cx.stopping().await;
-//!     Ok(())
-//! });
-//! let registry = Registry::new();
-//! let spec = SupervisorSpec::new("mine", Strategy::OneForOne).child(poller);
-//! let supervisor = Supervisor::start(spec, &registry).await.unwrap();
-//!
-//! assert_eq!(supervisor.count_children().await.unwrap().active, 1);
-//! assert!(registry.snapshot()[0].find("poller").is_some());
-//! supervisor.shutdown().await;
-//! # });
-//! ```
 
 // What a change must keep: `ractor` stays inside `shell.rs`, decisions inside the planner, and waits out of the driver.
 
@@ -93,6 +73,26 @@ pub use crate::supervisor::{
 };
 
 /// A supervisor without a supervisor: the root of a tree.
+///
+/// ```
+/// use tamtam::supervisor::{ChildSpec, Registry, Strategy, Supervisor, SupervisorSpec};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let poller = ChildSpec::new("poller", |cx| async move {
+///     cx.node().doing("waiting for work");
+///     cx.stopping().await;
+///     Ok(())
+/// });
+/// let registry = Registry::new();
+/// let spec = SupervisorSpec::new("mine", Strategy::OneForOne).child(poller);
+/// let supervisor = Supervisor::start(spec, &registry).await.unwrap();
+///
+/// assert_eq!(supervisor.count_children().await.unwrap().active, 1);
+/// assert!(registry.snapshot()[0].find("poller").is_some());
+/// supervisor.shutdown().await;
+/// # });
+/// ```
 #[derive(Debug)]
 pub struct Supervisor;
 

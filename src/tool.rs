@@ -212,7 +212,7 @@ pub trait Tool: Send + Sync + 'static {
     /// some calls through although they deny the first. The tool is not offered if the rules deny the first for every pattern and
     /// neither allow nor ask about any of the others. By default the tool's name; a tool without any is always offered.
     ///
-    /// A tool whose [`Tool::access`] names another permission than its name must say that one here: else the rules may hide the tool
+    /// A tool whose [`Tool::access`] names another permission than its name must name that here: else the rules may hide the tool
     /// although its calls are allowed.
     fn permissions(&self) -> Vec<String> {
         vec![self.name().to_owned()]

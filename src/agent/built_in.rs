@@ -93,7 +93,7 @@ impl Agent {
         }
     }
 
-    /// The agent for any task: with the tools and rules of the session that gives the task.
+    /// The agent for any task: with the tools and rules of the session that assigns the task.
     #[must_use]
     pub(crate) fn general() -> Agent {
         Agent {

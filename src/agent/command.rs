@@ -62,7 +62,7 @@ pub enum CommandAct {
     Summary,
 }
 
-/// What a command is.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Does {
@@ -212,9 +212,9 @@ impl Commands {
             act("undo", "Takes the newest message back, with all that followed from it.", CommandAct::Undo),
             act("redo", "Takes the newest undo back.", CommandAct::Redo),
             act("help", "Lists the commands.", CommandAct::Help),
-            act("compact", "Has the older part of the conversation summed up.", CommandAct::Compact),
+            act("compact", "Summarizes the older part of the conversation.", CommandAct::Compact),
             act("agents", "Lists the agents.", CommandAct::Agents),
-            act("agent", "Goes on as another agent.", CommandAct::Agent).taking("NAME"),
+            act("agent", "Switches to another agent.", CommandAct::Agent).taking("NAME"),
             act("models", "Lists models whose price is known.", CommandAct::Models).taking("[PART]"),
             act("model", "Has another model answer.", CommandAct::Model).taking("PROVIDER/MODEL"),
             act("title", "Has a title written for the conversation.", CommandAct::Title),

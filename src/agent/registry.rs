@@ -78,8 +78,8 @@ impl Agents {
     /// said.
     ///
     /// The default agent is the one that the configuration names, else the last one that calls itself the default, else `build`.
-    /// If that agent is hidden or for tasks only, it is `build`, and where `build` cannot be it, the first by name that a session
-    /// may work as.
+    /// If that agent is hidden or for tasks only, it is `build`, and if `build` cannot be it, the first by name that a session may
+    /// work as.
     ///
     /// ```
     /// use tamtam::runtime::{Agents, AgentsConfig};
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(refused, "there is no agent \"build\": choose all or explore or general");
     }
 
-    /// M-06: a snapshot stays as it is, whatever is made from it.
+    /// M-06: a snapshot never changes, even if another is made from it.
     #[test]
     fn one_more_agent_leaves_the_snapshot_alone() {
         let before = Agents::built_in();

@@ -156,7 +156,7 @@ impl Redact {
         let (content, taken) = redacted(&self.wanted, result.content.as_bytes());
         // Keys are found at whole characters, so nothing is lost here.
         result.content = String::from_utf8_lossy(&content).into_owned();
-        // A field may have a line of a key without the lines that told it.
+        // A field may have a line of a key without the lines that revealed it.
         let long = taken.iter().filter(|taken| taken.len() >= LINE_BYTES_MIN);
         let rest = if taken.is_empty() { self.clone() } else { self.clone().values(long) };
         rest.json(&mut result.details);

@@ -98,8 +98,8 @@ pub enum MaxTokensField {
 pub enum ReasoningBack {
     /// Reasoning is not sent back.
     Never,
-    /// Every answer with calls carries `reasoning_content`, empty where there was no reasoning. DeepSeek refuses a conversation in
-    /// which an answer with calls lacks the field. On the Messages API it carries its thoughts, also unsigned ones.
+    /// Every answer with calls carries `reasoning_content`, empty without reasoning. DeepSeek refuses a conversation in which an
+    /// answer with calls lacks the field. On the Messages API it carries its thoughts, also unsigned ones.
     WithCalls,
     /// An answer carries the `reasoning_details` that came with it, unchanged (OpenRouter).
     Details,

@@ -97,7 +97,7 @@ fn is_status(status: &u16) -> bool {
 
 fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
     if let Some(kind) = said.names.iter().find_map(|name| kind_of_name(name)) {
-        // A 429 is never a context overflow, whatever name it carries.
+        // A 429 is never a context overflow, under any name.
         if !(status == Some(429) && kind == ErrorKind::ContextOverflow) {
             return kind;
         }

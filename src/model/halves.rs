@@ -5,12 +5,12 @@
 //! the JSON parser refuses such an event. Here each lone half becomes a stand-in character ([`marked`]), and [`Halves`] joins two
 //! of them that follow each other. A half that stays alone becomes U+FFFD.
 //!
-//! The stand-ins are the last 2,048 characters of the last private plane. A change must keep that they are looked for only in an
+//! The stand-ins are the last 2,048 characters of the last private plane. A change must keep that they are searched only in an
 //! answer in which [`marked`] has put some: a text may itself contain such a character.
 
 use std::borrow::Cow;
 
-/// The character that stands for the half `\ud800`; the other halves follow in their order.
+/// The stand-in for the half `\ud800`; the other halves follow in their order.
 const FIRST: u32 = 0x10_f800;
 
 /// The first half of the second kind: those before it begin a pair, and those from here on end one.

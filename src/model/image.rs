@@ -17,7 +17,7 @@ pub(crate) fn kind(base64: &str) -> Result<&'static str, &'static str> {
         [b'R', b'I', b'F', b'F', a, b, c, d, rest @ ..] if rest.starts_with(b"WEBP") => {
             ("image/webp", u32::from_le_bytes([*a, *b, *c, *d]) as usize <= rest.len() && rest.len() > 16)
         }
-        _ => return Err("its bytes are no image of a known kind"),
+        _ => return Err("its bytes are not an image of a known kind"),
     };
     if is_whole { Ok(kind) } else { Err("it is not whole") }
 }
@@ -94,7 +94,7 @@ mod tests {
             }
         }
         assert_eq!(kind("***"), Err("its bytes are not base64"));
-        assert_eq!(of(b"<svg/>"), Err("its bytes are no image of a known kind"));
+        assert_eq!(of(b"<svg/>"), Err("its bytes are not an image of a known kind"));
         let empty = [&PNG[..16], &[0; 4], &PNG[20..]].concat();
         assert_eq!(of(&empty), Err("it is not whole"), "a width of 0");
     }

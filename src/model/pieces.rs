@@ -227,7 +227,7 @@ mod tests {
         let large = [PNG, &[0; 99]].concat();
         for (mime, bytes, why) in [
             ("image/png", &PNG[..40], "it is not whole"),
-            ("image/png", b"<html>", "its bytes are no image of a known kind"),
+            ("image/png", b"<html>", "its bytes are not an image of a known kind"),
             ("image/png", &large, "it has more than 150 bytes, which this provider does not take"),
             ("image/tiff", PNG, "this kind of image cannot be sent"),
         ] {

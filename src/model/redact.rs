@@ -4,7 +4,7 @@
 //! The key of the request is masked wherever it occurs letter for letter, if it has at least eight bytes: a shorter one occurs in
 //! ordinary words. Keys of a known shape are masked (`words/secrets/table.rs`), and with less certainty a word that begins like a
 //! key and has six more characters, because servers show keys with a part left out, and a long word with a digit after a word
-//! such as `api_key`. A key of another look stays. A change may mask more, and must not mask less.
+//! such as `api_key`. A key of another form stays. A change may mask more, and must not mask less.
 
 use std::sync::Arc;
 

@@ -21,8 +21,8 @@ use crate::{
     words::usage::Usage,
 };
 
-/// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has what it
-/// is built from.
+/// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has its
+/// parts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {

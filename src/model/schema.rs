@@ -2,9 +2,9 @@
 //!
 //! The result always is an object schema with `type` and `properties`; it is left out for a tool without arguments in a dialect
 //! that has no object without properties. A keyword that the dialect lacks is dropped or replaced by one that it has. So the
-//! provider's schema is only near to the tool's own: it may allow more, and it allows less where the tool has several types for
-//! one value, because the first of them is kept. The tool must check its arguments itself. A change must keep the bounds on depth
-//! and on what references bring in: a schema may contain itself, and in several places.
+//! provider's schema only approximates the tool's own: it may allow more, and it allows less if the tool has several types for one
+//! value, because only the first is kept. The tool must check its arguments itself. A change must keep the bounds on depth and on
+//! what references bring in: a schema may contain itself, and in several places.
 
 use serde_json::{Map, Value, json};
 

@@ -93,9 +93,9 @@ impl<'a> Reading<'a> {
     pub(crate) fn new(endpoint: &'a Endpoint, request: &Request, deltas: &'a mut dyn Deltas) -> Reading<'a> {
         let wire: Box<dyn Wire> = match endpoint.api {
             #[cfg(feature = "openai")]
-            Api::OpenAiChat => Box::new(openai::Reading::default()),
+            Api::OpenAiChat => Box::new(openai::ChatReading::default()),
             #[cfg(feature = "anthropic")]
-            Api::AnthropicMessages => Box::new(anthropic::Reading::default()),
+            Api::AnthropicMessages => Box::new(anthropic::MessagesReading::default()),
         };
         let draft = Draft {
             endpoint,

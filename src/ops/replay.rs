@@ -6,35 +6,11 @@
 //! all its fields, its data, and, unless values were given in place of the recorded ones, its input. Requests are built again from
 //! the folded history, so their hashes are compared too. The next decision starts from the fold of the recorded entries.
 //!
-//! A replay starts nothing, writes nothing, takes no claim and asks nobody. Calls are judged again by their recorded facts, or by
+//! A replay starts nothing, writes nothing, takes no claim and asks no one. Calls are judged again by their recorded facts, or by
 //! the facts that given tools state ([`Replay::toolbox`]).
 //!
 //! A change must keep this: a replay infers nothing that the tape does not say. If the core comes to look at something new, the
 //! tape must record it first.
-//!
-//! ```
-//! # use std::sync::Arc;
-//! # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
-//! use tamtam::{ops::replay::Replay, tape::{Access, Store, StoreOptions}};
-//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
-//! # let folder = tempfile::tempdir()?;
-//! # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
-//! # let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
-//! # let session = runtime.create(SessionOptions::new(folder.path())).await?;
-//! # session.prompt("Say hello.").await?.wait().await?;
-//! # let id = session.id().clone();
-//! # runtime.shutdown().await;
-//!
-//! let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
-//! let store = Store::open(folder.path(), reading)?;
-//! for step in Replay::open(&store, &id)? {
-//!     assert_eq!(step.difference, None);
-//! }
-//! let other = Replay::open(&store, &id)?.prompt("You are a drum.").first_difference();
-//! assert!(other.is_some_and(|found| found.path == "data.system"));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
 
 mod case;
 mod decision;
@@ -125,6 +101,30 @@ impl Given {
 /// A replay of one tape: an iterator over its decisions, in order.
 ///
 /// After a difference the replay continues from the recorded entries, so that later decisions are judged separately.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
+/// use tamtam::{ops::replay::Replay, tape::{Access, Store, StoreOptions}};
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// # let folder = tempfile::tempdir()?;
+/// # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+/// # let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+/// # let session = runtime.create(SessionOptions::new(folder.path())).await?;
+/// # session.prompt("Say hello.").await?.wait().await?;
+/// # let id = session.id().clone();
+/// # runtime.shutdown().await;
+///
+/// let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+/// let store = Store::open(folder.path(), reading)?;
+/// for step in Replay::open(&store, &id)? {
+///     assert_eq!(step.difference, None);
+/// }
+/// let other = Replay::open(&store, &id)?.prompt("You are a drum.").first_difference();
+/// assert!(other.is_some_and(|found| found.path == "data.system"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Replay {
     decisions: Vec<Recorded>,

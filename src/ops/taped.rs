@@ -70,7 +70,7 @@ impl Claimed {
         match self.tape.append(&[line]) {
             Appended::Now(done) => done,
             Appended::Later => {
-                self.settled.recv().unwrap_or_else(|_| Err(TapeError::engine("it gave no answer to an append")))
+                self.settled.recv().unwrap_or_else(|_| Err(TapeError::engine("it did not answer an append")))
             }
         }
     }

@@ -1,13 +1,10 @@
 //! Reads rules that a person wrote down: as TOML or as JSON, as a map or as a list.
 //!
 //! ```toml
-//! match_order = "last"       # or "first"; of the rules that match, this one wins
+//! match_order = "last"       # or "first": which of several matching rules wins
 //! bash = "ask"               # the string form: the pattern is *
-//!
 //! [edit]                     # the map form: pattern = action
-//! "src/**" = "allow"
 //! "src/generated/**" = "deny"
-//!
 //! [[rules]]                  # the list form
 //! permission = "mcp_*"
 //! pattern = "*"
@@ -15,12 +12,11 @@
 //! exact = true               # only there: the pattern is a text without wildcards
 //! ```
 //!
-//! The JSON has the same forms. A JSON file may also hold several values, such as one rule a line, and then lines that begin with
-//! `#` are skipped. The rules keep their order in the text across all tables: the order decides.
-//!
-//! Rules are read whole or not at all ([`Ruleset::from_toml_table`] reads one table of a file, and skips the rest). A rule that
-//! was left out might be a `deny`, so a change must keep each of these an error: an unknown field of a rule, an unknown action, a
-//! pattern of paths that is not a glob, the same field twice. The code is pure: the caller reads the file, and names it.
+//! JSON has the same forms. A JSON file may also hold several values, such as one rule a line; then lines that begin with `#` are
+//! skipped. The order of the rules is their order in the text, across all tables. Rules are read whole or not at all (except
+//! [`Ruleset::from_toml_table`], which reads one table of a file). A rule that was left out might be a `deny`, so a change must
+//! keep each of these an error: an unknown field of a rule, an unknown action, a pattern of paths that is not a glob, the same
+//! field twice. The code is pure: the caller reads the file, and names it.
 
 pub(crate) mod document;
 
@@ -157,7 +153,7 @@ impl Read {
                     Fault::new(node.at, shown.clone(), why)
                 })?;
                 if self.order.replace(order.1).is_some() {
-                    return Err(Fault::new(node.at, shown, "the order is said twice: say it once"));
+                    return Err(Fault::new(node.at, shown, "the order is set twice: set it once"));
                 }
                 Ok(())
             }
@@ -227,7 +223,7 @@ impl Read {
         }
         if matches!(permission, "read" | "edit") && !exact && !pattern::is_glob(pattern) {
             return wrong(format!(
-                "{pattern:?} is no pattern of paths: write one such as \"src/**\", with \\ before [ and {{"
+                "{pattern:?} is not a pattern of paths: write one such as \"src/**\", with \\ before [ and {{"
             ));
         }
         self.rules.push((node.at, Rule { exact, ..Rule::new(permission, pattern, action) }));

@@ -254,7 +254,7 @@ fn is_whole(access: &Access) -> bool {
     access.is_known() && !access.pattern.contains([ANY, GLOB])
 }
 
-/// Whether a granted rule with a wildcard may take the access. Of a shell command these are its simple commands, but for one that
+/// Whether a granted rule with a wildcard may take the access. Of a shell command these are its simple commands, except one that
 /// reads a file outside of the workspace; a command that was not read into parts must have plain characters only.
 fn is_ordinary(access: &Access) -> bool {
     match (access.permission.as_str(), &access.part) {

@@ -89,7 +89,7 @@ impl Rolling {
 
 /// Both streams of a process: together in order of arrival, and apart.
 ///
-/// A character whose bytes come in two pieces is held back until it is whole, so that the other stream never splits it.
+/// A character whose bytes come in two pieces is withheld until it is whole, so that the other stream never splits it.
 #[derive(Clone, Debug)]
 pub struct Output {
     merged: Rolling,

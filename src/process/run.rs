@@ -55,7 +55,7 @@ pub struct Spec {
 /// How the two streams of a program are taken in.
 ///
 /// The system keeps the order of writes to one pipe only. The order of writes to two pipes is unknown, so a caller chooses
-/// between the exact order and streams that can be told apart.
+/// between the exact order and separate streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Streams {
     /// Through one pipe: in exactly the order of the writes, as a terminal shows them. The streams cannot be separated

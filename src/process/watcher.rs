@@ -49,7 +49,7 @@ pub enum Watch {
         arguments: Vec<OsString>,
     },
     /// A script that `/bin/sh` runs with `grep`. It finds a process by the tag in its environment, so it misses a process whose
-    /// environment was emptied; the next start of a host finds that one.
+    /// environment was emptied; the next start of a host finds it.
     #[default]
     Shell,
     /// No watcher: the processes of a killed host run until the next start on the same store, or for ever.

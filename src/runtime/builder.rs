@@ -91,8 +91,8 @@ impl Builder {
     }
 
     /// Keeps the tapes in an engine of the host's: a database, or a [`MemoryStore`] that outlives the runtime. Several runtimes
-    /// may share the value, one after the other or at the same time: each session has one writer. The end of a runtime gives back
-    /// the tapes that it has open. It does not close the engine; the host does.
+    /// may share the value, one after the other or at the same time: each session has one writer. The end of a runtime releases the
+    /// tapes that it has open. It does not close the engine; the host does.
     ///
     /// An engine that names no folder lacks the features that [`Builder::in_memory`] lists.
     #[must_use]

@@ -1,6 +1,6 @@
 //! Child sessions, as a host uses them: spawn, adopt and end a child, and wait for its DOWN.
 //!
-//! A parent gets exactly one DOWN for each task that its tape has, whatever crashes, unless the parent ends first: then the child
+//! A parent gets exactly one DOWN for each task that its tape has, through any crash, unless the parent ends first: then the child
 //! ends too, or is an orphan. The link lives on the two tapes, and a [`Child`] value is only a way to ask for it. Dropping a
 //! `Child`, or a future of these methods, cancels no task.
 //!

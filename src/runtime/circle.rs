@@ -3,8 +3,8 @@
 //!
 //! The tapes decide: the origin of a session names the parent above it, and its open tasks name the children below it. An
 //! adoption is an open task before the child knows of it, so both ways are checked: up from the adopting session, and down from
-//! the orphan. A change must keep that one adoption of a runtime ends, or is given up with its task on the tape, before the next
-//! one looks (`Shared::adopting`).
+//! the orphan. A change must keep that one adoption of a runtime ends, or is dropped with its task on the tape, before the next one
+//! looks (`Shared::adopting`).
 
 use std::collections::BTreeSet;
 

@@ -115,7 +115,7 @@ async fn delete(shared: &Arc<Shared>, sessions: &SupervisorHandle, id: &SessionI
     let session = id.clone();
     // The session is gone: an unreadable index is not an error of the deletion.
     let left = shared.blocking(move |shared| Ok::<_, OpenError>(words_left(shared, &session))).await;
-    let left = left.unwrap_or_else(|error| Some(format!("the search index was not looked at: {error}")));
+    let left = left.unwrap_or_else(|error| Some(format!("the search index was not checked: {error}")));
     if left.is_some() {
         shared.orders.chore(Chore::Scrub);
     }

@@ -138,7 +138,7 @@ fn next(node: &Node) -> Option<&'static str> {
             "it is in code that never awaits: only the end of that code, or of the process, ends it"
         }
         (_, Reading::Busy, _) => "wait, or `stop` it: it is killed when it does not end, and what is on its tape stays",
-        (Status::Backoff, ..) => "it is started again by itself; `restart` does so now",
+        (Status::Backoff, ..) => "it restarts automatically; `restart` does so now",
         (_, _, Some("interrupted")) => "a message or `go_on` continues its turn, `abort` ends it",
         (_, _, Some("held")) => "a message or `go_on` releases its queue",
         (_, _, Some("storage")) => "make room on the disk: it is tried again every half second, and nothing is lost",

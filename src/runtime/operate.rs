@@ -2,9 +2,9 @@
 //!
 //! A lever takes the id or the path of a node (`drain` works on the whole tree). A stuck actor delays a lever for its own
 //! shutdown time at most (5 s for a session). A stuck disk may delay the levers that write a mark in the store, wake a session or
-//! give a tape back (`passivate`, `park`, `unpark`, `restart` of what is parked) for as long as it is stuck. Dropping a lever's
-//! future does not undo the lever. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it
-//! failed or is not done yet; the error says why, and names the next step, if any.
+//! release a tape (`passivate`, `park`, `unpark`, `restart` of what is parked) for as long as it is stuck. Dropping a lever's
+//! future does not undo the lever. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it failed
+//! or is not done yet; the error says why, and names the next step, if any.
 //!
 //! A change must keep this: every lever tells the watchers when it begins and when it returns an error (by `pull`, or by `pulled`
 //! and `done`). No lever asks an actor without a limit. A session that an operator parks is marked in the store, so that the

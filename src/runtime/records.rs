@@ -105,7 +105,7 @@ impl Runtime {
 
     /// Forks like [`Runtime::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
     /// and returned, however far it has got. Without `at`, any fork of `id` under this id is the same one, since the newest entry
-    /// is another one each time.
+    /// changes.
     ///
     /// A fork that was made and does not wake stays: the same call wakes it later. Dropping the future takes nothing back.
     ///

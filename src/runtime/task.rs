@@ -1,4 +1,4 @@
-//! Tasks with an envelope (the JSON form of a task): gives a [`TaskRequest`] to a child, shows how far it is, and makes the
+//! Tasks with an envelope (the JSON form of a task): passes a [`TaskRequest`] to a child, shows how far it is, and makes the
 //! [`TaskResult`] of its DOWN; and the tools by which a model does so.
 //!
 //! There is one road to a child: [`Session::delegate`] makes settings and a prompt of the request (`order.rs`) and then does what

@@ -113,7 +113,7 @@ impl Session {
         self.rollback_with(RollbackTarget::Redo, RollbackOptions::new()).await
     }
 
-    /// Goes back or forward, and does what the options say: put files back, sum up the abandoned part.
+    /// Goes back or forward, and does what the options say: put files back, summarize the abandoned part.
     ///
     /// The rollback is one entry: the conversation goes back with everything that was asked for, or not at all. Files are put back
     /// before the entry is written, because files can be refused and a tape cannot be taken back. Where the session refuses the

@@ -176,8 +176,8 @@ impl Session {
     }
 }
 
-/// A branch's summary that is being written. Its ticket is open until the summary is recorded. Dropping the value before that gives
-/// the ticket up, and counts the tokens that requests had used by then.
+/// A branch's summary that is being written. Its ticket is open until the summary is recorded. Dropping the value before that
+/// closes the ticket, and counts the tokens that requests had used by then.
 pub(super) struct Leaving {
     /// The session that the summary is written for.
     session: Session,

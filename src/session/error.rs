@@ -55,7 +55,7 @@ pub enum BranchError {
         /// The session to merge.
         fork: SessionId,
     },
-    /// A fork was to be merged and deleted, but not all of it can be merged.
+    /// A fork should be merged and deleted, but not all of it can be merged.
     #[error(
         "{waiting} messages or children of fork {fork} are not done, and would be lost with it: wait, or withdraw them"
     )]

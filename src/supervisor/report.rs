@@ -69,7 +69,7 @@ impl fmt::Display for Decision {
             Decision::Escalate => f.write_str("its supervisor gave up"),
             Decision::Ended => f.write_str("it stays down"),
             Decision::Stopped => f.write_str("stopped as ordered"),
-            Decision::Refused => f.write_str("its starter was told"),
+            Decision::Refused => f.write_str("its starter got the error"),
         }
     }
 }

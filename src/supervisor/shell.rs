@@ -266,7 +266,7 @@ pub(crate) struct Live {
     pub(crate) leftover: Option<oneshot::Receiver<Vec<String>>>,
 }
 
-/// Why there is no actor after a start.
+/// Why a start made no actor.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
     Ignored,

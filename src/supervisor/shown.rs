@@ -3,7 +3,7 @@
 //!
 //! A change must keep the guard with the owner of the shown thing: a supervisor holds the guards of its children's places, the
 //! task that joins a root holds the root's, a worker's task holds the worker's. Otherwise the tree shows what is gone, or hides
-//! what is there.
+//! what exists.
 
 use std::sync::Arc;
 

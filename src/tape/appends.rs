@@ -1,6 +1,6 @@
 //! Reading a tape back by appends. An append is the entries that one decision wrote together; here it also has its file and line.
 //! Replay, export and recorded tests read whole tapes this way, because they need the borders of appends. [`read_range`] reads a
-//! range of entries. An anchor is a point from which a tape can be read without the entries before it; each has a file of its own.
+//! range of entries. An anchor is a point from which a tape can be read without the entries before it; each has its own file.
 //!
 //! Every line of the files that are read is checked, and that each file continues its predecessor. A whole tape is read from
 //! entry 1; of a fork, that includes the tapes that it continues from. [`read_range`] reads only the session's own files, from
@@ -165,7 +165,7 @@ fn decode_parts(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
         };
         let read = decode_file(path, session, anchor, bytes)?;
         if let Some(last) = last.as_ref().filter(|last| !read.goes_on_from(last)) {
-            return Err(damaged(0, "the anchor does not go on from the one before".to_owned(), last.seq));
+            return Err(damaged(0, "the anchor does not continue the one before".to_owned(), last.seq));
         }
         match read.rest {
             Rest::Nothing => {}

@@ -1,28 +1,18 @@
 //! The shared commit log of a store in [`Durability::Power`](crate::tape::Durability): the appends of many sessions made
 //! durable with one sync.
 //!
-//! ```text
-//! {"tamtam_commit_log":1,"epoch":"0193…"}
-//! {"session":"a","anchor":"001_session-start","at":4711,"bytes":312}
-//! <312 bytes of lines><16 hex digits>
-//! {"session":"b","anchor":"001_session-start","at":0,"bytes":0,"withdrawn":true}
-//! <16 hex digits>
-//! {"session":"a","anchor":"","at":0,"bytes":0,"withdrawn":true,"past":true}
-//! <16 hex digits>
-//! ```
-//!
-//! A record says which bytes stand where in which file; or that an append did not get into its file (`withdrawn`); or that all
-//! earlier records of a session are void (`past`): its files are synced, and others may have written them since. The digits chain
-//! from the epoch over every record, so the remains of an earlier use of the file are not taken for records of this one.
-//! The file is made full of zeros, so that a sync has no new blocks to note down and cannot run out of room.
+//! A record says which bytes are at which place of which file; or that an append did not get into its file (`withdrawn`); or that
+//! all earlier records of a session are void (`past`): its files are synced, and others may have written them since. The digits
+//! chain from the epoch over every record, so the remains of an earlier use of the file are not taken for records of this one. The
+//! file is made full of zeros, so that a sync has no new blocks to note down and cannot run out of room.
 //!
 //! After a power cut, a replay restores every acknowledged append of the log; replaying twice changes nothing. (An append that is
-//! too large for the log is synced in its session file instead.) An append that was answered with an error may be there after all:
-//! its `withdrawn` record is synced with the next group only. A change must keep this order:
-//! records synced → session files written → acknowledged; session files synced → log begun again; `past` synced → bytes written
-//! that the log does not have (a large append, lines of another owner), else a replay would overwrite them. After a failed sync,
-//! never trust the next sync of the same bytes: make the log anew, and write a session file again from the log first.
-//! The records are a stored format. The log is used on threads that may wait for the disk, never on async ones.
+//! too large for the log is synced in its session file instead.) An append that was answered with an error may still be replayed:
+//! its `withdrawn` record is synced with the next group only. A change must keep this order: records synced → session files written
+//! → acknowledged; session files synced → log begun again; `past` synced → bytes written that the log does not have (a large
+//! append, lines of another owner), else a replay would overwrite them. After a failed sync, never trust the next sync of the same
+//! bytes: replace the log, and write a session file again from the log first. The records are a stored format. The log is used on
+//! threads that may wait for the disk, never on async ones.
 
 mod replay;
 
@@ -46,7 +36,17 @@ use crate::words::ids::SessionId;
 pub(super) use replay::{Replayed, replay};
 use replay::{by_session, replay_file};
 
-/// One record: some bytes are at one place of one file; or earlier records are void (see the fields). Stored format.
+/// One record: some bytes are at one place of one file; or earlier records are void (see the fields). Stored format. A log:
+///
+/// ```text
+/// {"tamtam_commit_log":1,"epoch":"0193…"}
+/// {"session":"a","anchor":"001_session-start","at":4711,"bytes":312}
+/// <312 bytes of lines><16 hex digits>
+/// {"session":"b","anchor":"001_session-start","at":0,"bytes":0,"withdrawn":true}
+/// <16 hex digits>
+/// {"session":"a","anchor":"","at":0,"bytes":0,"withdrawn":true,"past":true}
+/// <16 hex digits>
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Record {
     session: SessionId,

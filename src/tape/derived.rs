@@ -1,11 +1,11 @@
 //! [`TapeStoreExt`]: the operations of a store that are the same over every engine (whole tapes, forks, deletion, lists, and marks
 //! by their names), made of the fourteen methods of [`TapeStore`].
 //!
-//! A change must add no method that an engine has to implement, and must not depend on one engine, because hosts bring their own.
-//! Each method that reads entries must refuse a hidden session: one that was deleted and is kept for its forks
-//! ([`whole::must_be_shown`]). Every method may block, with two exceptions:
-//! [`TapeStoreExt::mark_open`] and [`TapeStoreExt::mark_closed`] of a session that is open through this value, and the three
-//! paths at the end, which only make names.
+//! A change must add no method that engines must implement, and must not depend on one engine, because hosts bring their own. Each
+//! method that reads entries must refuse a hidden session: one that was deleted and is kept for its forks
+//! ([`whole::must_be_shown`]). Every method may block, with two exceptions: [`TapeStoreExt::mark_open`] and
+//! [`TapeStoreExt::mark_closed`] of a session that is open through this value, and the three paths at the end, which only make
+//! names.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// does not exist, or was deleted and is kept for its forks.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStoreExt: TapeStore {
-    /// Makes a session with an empty tape, and claims it. `notify` is told of the appends that are answered `Later`.
+    /// Makes a session with an empty tape, and claims it. `notify` is called for the appends that are answered `Later`.
     /// [`TapeError::Exists`].
     fn create(&self, session: &SessionId, notify: Notify) -> Result<Box<dyn TapeWriter>, TapeError> {
         self.begin(session, None, notify)

@@ -165,7 +165,7 @@ pub enum TapeError {
     },
     /// Another program changed the length of the file while this tape had it, and nothing was written to it. Or a large output
     /// changed while it was exported.
-    #[error("{} was changed by somebody else: {found} bytes where {expected} were written", path.display())]
+    #[error("{} was changed by another program: {found} bytes where {expected} were written", path.display())]
     Changed {
         /// Which file.
         path: PathBuf,

@@ -11,11 +11,9 @@
 //! damaged tape is not exported; a fork from an entry before the damage can be. The export changes nothing of the session, takes
 //! no lock, and runs beside a live writer. It blocks.
 //!
-//! The lines of a session that is no fork come out byte for byte. The export of a fork also has the entries that the fork shares
-//! with its parents, so an import needs no other session for the tape; all its lines are sealed again (they get new ids and
-//! checksums) under the fork's name. Its large outputs are its own: those from before the fork stay with the sessions it goes on
-//! from. The fork's first file begins with no state and so is no anchor (a point from which a tape can be read without the
-//! entries before it): in the export it is joined to the anchor before it. The `forked` entry still says where the fork comes from.
+//! The lines of a session that is not a fork come out byte for byte. The export of a fork also has the entries of its parents, so
+//! an import needs no other session; all lines are sealed again (with new ids and checksums) under the fork's name. Large outputs
+//! from before the fork stay with the parents. The fork's first file is not an anchor, so it is joined to the anchor before it.
 //!
 //! The file is a stored format: a new field of [`Header`] or [`Piece`] needs a new [`EXPORT_VERSION`], since a reader refuses
 //! unknown fields. A change must not put into the export what was not asked for: entries that a parent wrote after the point of the

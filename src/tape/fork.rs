@@ -1,7 +1,7 @@
 //! Making a fork over any engine: a new session that continues from an entry of another one, by reference. Nothing is copied.
 //!
 //! ```text
-//! begin f behind the position   nobody else can make it
+//! begin f after the position    no other caller can make it
 //! mark p as forked by f         from here on p is not erased
 //! append `forked`               from here on f is there (if p was imported later than the entry: with p's `imported` entry)
 //! ```
@@ -10,9 +10,9 @@
 //! early, removed late, and never believed without the tape. So after a crash at any point, an existing fork has its parent; a
 //! mark without a fork is harmless, and a deletion clears it away.
 //!
-//! The parent is not claimed and may be written meanwhile. Where an entry is named, the cost must not depend on the parent's
-//! length: a look-up on each tape back to the one that has the entry, and one append. Only an entry that ends an append can be
-//! forked. Blocks until the first append is acknowledged and the engine has released the new fork, for 30 s each at most.
+//! The parent is not claimed and may be written meanwhile. If an entry is named, the cost must not depend on the parent's length: a
+//! look-up on each tape back to the one that has the entry, and one append. Only an entry that ends an append can be forked. Blocks
+//! until the first append is acknowledged and the engine has released the new fork, for 30 s each at most.
 
 use std::{
     sync::{Arc, mpsc::channel},

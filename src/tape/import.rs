@@ -5,11 +5,10 @@
 //! anchors, and the large outputs have separate bounds; the tape as a whole has none. The session is written under `importing/`,
 //! synced, and gets its place by one rename that replaces nothing. So after any error, and after a crash at any point, either the
 //! whole session exists or nothing of it; the next import removes what a killed one left.
-//!
-//! Anybody can make a sound file. So the session ends with an entry that keeps its words and takes its powers away
-//! ([`narrowed`]), unless the host says that the file is its own ([`ImportOptions::as_it_was`]) or the session has no entry. In
-//! all other cases a change must not let a session get its place without that entry and the mark beside the tape. It must keep
-//! every bound, and must not use a name or a length before it was checked. Blocks; waits for another import without a limit.
+//! Anyone can make a sound file. So the session ends with an entry that keeps its words and takes its powers away ([`narrowed`]),
+//! unless the host says that the file is its own ([`ImportOptions::as_it_was`]) or the session has no entry. In all other cases a
+//! change must not let a session get its place without that entry and the mark next to the tape. It must keep every bound, and must
+//! not use a name or a length before it was checked. Blocks; waits for another import without a limit.
 
 use std::{
     fs::File,
@@ -118,7 +117,7 @@ impl Store {
         from.of = LINE_BYTES_MAX;
         let last = self.bring_in(&mut from, &header, (&session, options), &staging.folder)?;
         if from.next()?.is_some() {
-            return Err(from.refuse("there is more behind its end"));
+            return Err(from.refuse("there is data after its end"));
         }
         fault!(self.faults(), "tape.import.written", session.as_str());
         let to = self.layout().session(&session);
@@ -207,7 +206,7 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     // A first anchor with another number than 1 would be taken for a fork's, and its first line would say where it continues
     // from.
     if !begins || !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
-        return Err(from.refuse("its anchors have names that no anchors have"));
+        return Err(from.refuse("it has an anchor with an invalid name"));
     }
     // An anchor without a line counts as not begun, and the anchors behind it would not be found.
     if header.anchors.iter().any(|anchor| anchor.lines == 0) {
@@ -219,7 +218,7 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     };
     let bytes = header.spills.iter().fold(0_u64, |sum, spill| sum.saturating_add(spill.bytes));
     if bytes > SPILL_BYTES_MAX || header.spills.iter().any(|spill| !is_spill(&spill.name)) {
-        return Err(from.refuse("its large outputs are too large, or have names that none has"));
+        return Err(from.refuse("its large outputs are too large, or have invalid names"));
     }
     Ok(header)
 }
@@ -297,7 +296,7 @@ fn bring_in_anchor(
         out.write_all(&written).map_err(TapeError::io("write", path))?;
     }
     if bytes != anchor.bytes || hasher.finalize().to_hex().as_str() != anchor.hash {
-        return Err(from.refuse("the lines of an anchor are not those that the first line tells of"));
+        return Err(from.refuse("the lines of an anchor are not those that the first line names"));
     }
     finish(out, path)?;
     Ok((old, new))
@@ -341,7 +340,7 @@ fn bring_in_spill(from: &mut Lines<'_>, spill: &Piece, path: &Path) -> Result<()
         out.write_all(&data).map_err(TapeError::io("write", path))?;
     }
     if bytes != spill.bytes || hasher.finalize().to_hex().as_str() != spill.hash {
-        return Err(from.refuse(&format!("{} is not what the first line tells of", spill.name)));
+        return Err(from.refuse(&format!("{} is not what the first line names", spill.name)));
     }
     finish(out, path)
 }

@@ -1,37 +1,10 @@
-//! The layout of a store's folder: its tree, the paths in it, and helpers that make, list, sync and lock files and folders. The
-//! tree leaves out drafts; paths without a method here are made by the module that uses them.
-//!
-//! ```text
-//! <store>/
-//!   version                                     the layout's version: "1"
-//!   sessions/<id>/
-//!     anchors/001_session-start/entries.jsonl   the truth
-//!     anchors/002_…/entries.jsonl
-//!     anchors/…/entries.torn-001                a torn tail that was cut off
-//!     anchors/torn-002_…-001/                   an anchor without one sound line, set aside
-//!     claim                                     the store that writes it now; gone when none does, unless that store died
-//!     writer                                    who wrote it last
-//!     spill/                                    large outputs
-//!     files/                                    what files held before calls changed them
-//!     forks/<id>                                that session goes on from this one
-//!     hidden                                    it was deleted, and waits for the last of its forks
-//!     imported                                  it was brought in from a file that is not trusted: which entry says so
-//!   hidden/<id>                                 where to look for hidden sessions
-//!   deleted/                                    what is being removed, or was and may still have words in the index
-//!   open/<id>                                   a turn of this session is open
-//!   parked/<id>                                 this session is kept stopped, and why
-//!   protected/<id>                              this session is never swept
-//!   importing/                                  where a session is brought in before it gets its place
-//!   processes/                                  whose OS processes may run on (written by `process::ledger`)
-//!   owners/<owner>.lock  .reserve  .spare       one of each per open store
-//!   commit/<owner>.log                          `Power`: the shared commit log
-//!   index.db  index.lock                        derived, may be deleted
-//! ```
+//! The layout of a store's folder: the paths in it, and helpers that make, list, sync and lock files and folders. `docs/TAPE.md`,
+//! "Layout", shows the tree; paths without a method here are made by the module that uses them.
 //!
 //! Nothing here decides what is in a file. A change must keep: every name but `index.*` is a stored format (`docs/TAPE.md`), so
 //! a changed name needs a new layout version; folders are made with mode 0700 and files with 0600, because conversations are
-//! private; the name of an anchor or a session that a host or a file gives passes [`plain_anchor_name`] or the parser of
-//! [`SessionId`] before it becomes part of a path, or it could leave the store.
+//! private; the name of an anchor or a session from a host or a file passes [`plain_anchor_name`] or the parser of [`SessionId`]
+//! before it becomes part of a path, or it could leave the store.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -288,7 +261,7 @@ pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 

@@ -1,27 +1,20 @@
 //! The line: how one entry of a tape is written as bytes, and how the lines of a file are read back and checked.
 //!
-//! Pure functions of bytes, without I/O. [`encode_lines`] gives the same bytes for the same entries at the same place, in every
-//! run. [`decode_lines`] accepts nothing but whole appends whose chain of checksums is sound, and names the first bad line. It
-//! takes the sum that a file after the first begins with from the file's own first line, unless the caller knows it.
+//! Pure functions of bytes, without I/O. [`encode_lines`] returns the same bytes for the same entries at the same place, in every
+//! run. [`decode_lines`] accepts only whole appends whose chain of checksums is sound, and names the first bad line. It takes the
+//! sum that a file after the first begins with from the file's own first line, unless the caller knows it.
 //!
 //! The line is a stored format, guarded by snapshots in `line/snapshots`. A change must keep: a new or changed field needs a new
 //! [`VERSION`], and every later version must read version 1; `v` stays the first field, `sum` the last, and the rule of `sum` the
 //! same in all versions, so that a newer line is never taken for damage; the fields up to `time` keep their order, because
 //! `glance.rs` and `index/search.rs` read them by their place.
 //!
-//! One line, shown here in two:
+//! One line, shown here in two; `docs/TAPE.md`, "The line", specifies the fields:
 //!
 //! ```text
 //! {"v":1,"session":"s","seq":7,"id":"0193…","kind":"result","anchor":"001_session-start","time":1732000000000,
 //!  "cause":{"entry":6},"turn":2,"step":1,"ticket":6,"more":1,"in":{…},"data":{…},"sum":"61d3c2a09be4f7c5"}
 //! ```
-//!
-//! - `cause`, `turn`, `step`, `ticket`, `more`, `prev` and `in` are left out where there is nothing to say.
-//! - `sum` is the first 16 hex digits of BLAKE3 over the sum before and this line up to `,"sum"`.
-//!   It is always the last field and always computed so, whatever `v` says.
-//! - `more` counts the lines of the same append that follow: an append is read whole or not at all.
-//! - `prev` stands on the first line of every file that does not begin with entry 1: the sum that this file goes on from.
-//!   So a file can be read without the ones before it.
 
 mod glance;
 

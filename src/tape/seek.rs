@@ -44,7 +44,7 @@ pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
         Scanned::Found(found) => Ok(Some(found)),
         Scanned::NotThere => Ok(None),
         Scanned::Unsound => {
-            let what = "the line does not go on from the one before it".into();
+            let what = "the line does not continue the one before it".into();
             let last_good = Seq(seq.0.saturating_sub(1));
             Err(TapeError::Damaged(Damage { file: path.into(), line: line_number(path, seq)?, what, last_good }))
         }

@@ -117,7 +117,7 @@ impl Store {
                 }
             }
             if let Some(before) = before.as_ref().filter(|before| !read.goes_on_from(before)) {
-                find(1, Flaw::Break, format!("it does not go on from entry {} of the anchor before", before.seq));
+                find(1, Flaw::Break, format!("it does not continue entry {} of the anchor before", before.seq));
             }
             match read.rest {
                 Rest::Nothing => {}
@@ -149,7 +149,7 @@ impl Store {
             }
         }
         for session in others {
-            let (file, what) = (self.layout().session(&session), "it is no folder of a session".to_owned());
+            let (file, what) = (self.layout().session(&session), "not a session folder".to_owned());
             findings.push(Finding { session, file, line: 1, flaw: Flaw::Unreadable, what });
         }
         Ok(findings)

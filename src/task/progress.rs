@@ -25,9 +25,10 @@ pub struct TaskProgress {
     /// The child.
     #[cfg_attr(feature = "tools", schemars(with = "String"))]
     pub session_id: SessionId,
-    /// Where it stands.
+    /// Its state.
     pub status: TaskStatus,
-    /// The newest calls of the child that ended while somebody waited for the task, oldest first; at most 16. Empty in a single look.
+    /// The newest calls of the child that ended while a caller waited for the task, oldest first; at most 16. Empty in a single
+    /// look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<TaskEvent>,
     /// What it used so far. Time and steps are those of the turn that runs.
@@ -41,7 +42,7 @@ pub struct TaskProgress {
     /// How long ago the child last did something, in milliseconds.
     #[serde(default)]
     pub idle_ms: u64,
-    /// Whether that is so long ago that somebody should look.
+    /// Whether that is so long ago that a person should look.
     #[serde(default)]
     pub stalled: bool,
 }

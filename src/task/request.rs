@@ -63,7 +63,7 @@ pub struct TaskRequest {
     /// The tools that the child may use at most, by names and patterns; all that agent and parent allow where this is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<BTreeSet<String>>,
-    /// Further rules for the child. They stand in front of its agent's, so they can only narrow what the child may do.
+    /// Further rules for the child. They come before its agent's, so they can only narrow what the child may do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auth_scope: Vec<Rule>,
     /// Two requests of one sender with the same key are one task.
@@ -73,8 +73,8 @@ pub struct TaskRequest {
     /// of the sender's own task bounds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// The session of a task that is over, to go on with; a new child where this is left out. It keeps its agent, tools and rules:
-    /// a request that names another agent, or `capabilities` or `auth_scope`, is refused.
+    /// The session of a finished task, to continue; a new child if this is left out. It keeps its agent, tools and rules: a request
+    /// that names another agent, or `capabilities` or `auth_scope`, is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
     pub resume_token: Option<SessionId>,
@@ -114,7 +114,7 @@ pub struct TaskConstraints {
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ContextRef {
-    /// What it is.
+    /// Its kind.
     #[serde(rename = "type")]
     pub kind: ContextRefKind,
     /// Its name: the path of a file, the name of a symbol, the title of a document.
@@ -129,11 +129,11 @@ pub struct ContextRef {
 pub enum ContextRefKind {
     /// A file in the workspace. The child's first message has its beginning.
     File,
-    /// A symbol of the code. The child is told its name.
+    /// A symbol of the code. The child gets its name.
     Symbol,
-    /// A document. The child is told its name.
+    /// A document. The child gets its name.
     Doc,
-    /// Something remembered. The child is told its name.
+    /// Something remembered. The child gets its name.
     Memory,
 }
 

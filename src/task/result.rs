@@ -94,7 +94,7 @@ pub struct TaskError {
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TaskProvenance {
-    /// The child: its tape has every step, and its id goes on with it.
+    /// The child: its tape has every step, and its id continues it.
     #[cfg_attr(feature = "tools", schemars(with = "String"))]
     pub session_id: SessionId,
     /// The name of its agent.

@@ -85,7 +85,7 @@ impl Known {
             (false, true) => return None,
             (false, false) if schema.is_object() => {
                 let name = &self.spec.name;
-                format!("the arguments of the tool {name:?} are no JSON object: a struct with named fields is one")
+                format!("the arguments of the tool {name:?} are not a JSON object: use a struct with named fields")
             }
             (false, false) => {
                 let (name, found) = (&self.spec.name, kind_of(schema));

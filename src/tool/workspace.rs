@@ -5,27 +5,16 @@
 //! by component, and lets the system follow no link (see `walk`). So there is no moment between a check and a use in which a link
 //! could be swapped in. A change must not hand the system a path of more than one component beneath a root.
 //!
-//! Guaranteed: nothing outside of the roots is opened, created, changed, listed or deleted, whatever runs beside it. A link that
-//! stays beneath its root works, also an absolute one; a link that leads out of its root is refused, and so is a path that leads
-//! out by `..`. Beneath a root that allows one single path, every link is refused. Opening a FIFO, a device or a socket answers
-//! with an error and does not wait for the other side.
+//! Guaranteed: nothing outside of the roots is opened, created, changed, listed or deleted, whatever else runs. A link that stays
+//! beneath its root works, also an absolute one; a link that leads out of its root is refused, and so is a path that leads out by
+//! `..`. Beneath a root that allows one single path, every link is refused. Opening a FIFO, a device or a socket answers with an
+//! error and does not wait for the other side.
 //!
 //! Not guaranteed: that no other program changes the files inside; anything about a folder that is moved out of the workspace
 //! while it is in use (to move it takes rights outside); and anything about a file that has a second name (hard link) outside: a
 //! write changes it under both names.
 //!
 //! The operations block on the disk: call them from [`blocking`](crate::tool::blocking) code.
-//!
-//! ```
-//! # let folder = tempfile::tempdir()?;
-//! use tamtam::tool::{Workspace, WriteOptions};
-//! let workspace = Workspace::open(folder.path())?;
-//! let path = workspace.resolve("notes/today.txt")?;
-//! workspace.write(&path, b"one line", &WriteOptions::default())?;
-//! assert_eq!(workspace.read(&path, 1_000)?.0, b"one line");
-//! assert!(workspace.resolve("../elsewhere").is_err());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 mod dir;
 mod error;
@@ -63,6 +52,17 @@ pub use write::{WriteOptions, Written};
 use walk::{Fault, LastLink, Located, Missing};
 
 /// The folder that a session works in. Cheap to clone.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use tamtam::tool::{Workspace, WriteOptions};
+/// let workspace = Workspace::open(folder.path())?;
+/// let path = workspace.resolve("notes/today.txt")?;
+/// workspace.write(&path, b"one line", &WriteOptions::default())?;
+/// assert_eq!(workspace.read(&path, 1_000)?.0, b"one line");
+/// assert!(workspace.resolve("../elsewhere").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Workspace {
     /// The workspace first, then the folders that may only be read, then the places outside that this call may reach.

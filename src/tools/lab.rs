@@ -134,8 +134,8 @@ pub(super) fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs something as a user whom file modes stop. Root, whom they do not stop, is made nobody in a thread of its own, and the
-/// workspace is given to nobody before.
+/// Runs something as a user whom file modes stop. Root, whom they do not stop, becomes nobody in a new thread, and nobody owns the
+/// workspace before.
 #[cfg(target_os = "linux")]
 pub(super) fn as_nobody<T: Send>(lab: &Lab, work: impl FnOnce() -> T + Send) -> T {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};

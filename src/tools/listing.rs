@@ -1,8 +1,8 @@
 //! Lists the entries near the top of a folder. The environment of a new session may show them to the model (`prompt/files.rs`).
 //!
-//! The walk (`walk.rs`) follows no link, leaves out what git ignores, and ends after a bounded number of entries. Names are given
-//! as they are: a name may hold a line break, so a caller must escape it before it is shown. A change must keep that a long list
-//! is cut by depth, so that one large folder does not crowd out its neighbours.
+//! The walk (`walk.rs`) follows no link, leaves out what git ignores, and ends after a bounded number of entries. Names are
+//! returned as they are: a name may hold a line break, so a caller must escape it before it is shown. A change must keep that a
+//! long list is cut by depth, so that one large folder does not crowd out its neighbours.
 
 use std::path::Path;
 

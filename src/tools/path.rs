@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A file that was opened to be read.
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     /// The path as the model meant it.
     pub(super) path: WorkspacePath,
     /// The absolute path of the file, without links.
@@ -62,13 +62,13 @@ impl Call<'_> {
 
     /// Opens a file that should exist, even if the model spelled its name a little differently (see
     /// [`Workspace::resolve_existing`] and `unicode_forms`). The judged path is the opened one.
-    pub(super) fn open_existing(&self, given: &str) -> Result<Opened, ToolResult> {
+    pub(super) fn open_existing(&self, given: &str) -> Result<OpenFile, ToolResult> {
         let path = self.meant(given)?;
         match self.workspace.open_real(&path) {
             Ok((file, info, real)) => {
                 self.judge(&path, &real)?;
                 let real = self.workspace.absolute(&path.sibling(real));
-                Ok(Opened { path, real, file, info })
+                Ok(OpenFile { path, real, file, info })
             }
             // The kind of a file that the call may not touch stays unsaid.
             Err(error) => Err(self.judged(path).err().unwrap_or_else(|| failure(error))),

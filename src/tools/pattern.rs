@@ -48,7 +48,7 @@ impl Pattern {
             return Err("a glob pattern cannot lead out of the searched folder with `..`; use `path`".to_owned());
         }
         if !braces_are_within(text, BRACES_MAX) {
-            return Err(format!("the braces of the glob pattern stand more than {BRACES_MAX} deep in each other"));
+            return Err(format!("the braces of the glob pattern are nested more than {BRACES_MAX} deep"));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
         let shown: String = given.chars().take(SHOWN_CHARS_MAX).collect();
@@ -111,7 +111,7 @@ mod tests {
         }
         let nested = format!("{}b{}", "{a,".repeat(900), "}".repeat(900));
         let error = Pattern::new(&nested).unwrap_err();
-        assert_eq!(error, "the braces of the glob pattern stand more than 16 deep in each other");
+        assert_eq!(error, "the braces of the glob pattern are nested more than 16 deep");
         assert!(!matches(&"*a".repeat(500), &"a".repeat(200)));
         assert!(Pattern::new("node_modules/**/*.js").unwrap().names(OsStr::new("node_modules")));
     }

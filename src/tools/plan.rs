@@ -66,7 +66,7 @@ impl Tool for PlanEnter {
     fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             if let Some(file) = &context.modes.plan_file {
-                return ToolResult::ok(format!("You are in plan mode already. The plan stands in {file}."));
+                return ToolResult::ok(format!("You are in plan mode already. The plan is in {file}."));
             }
             match context.modes.change(Mode::Plan).await {
                 Ok(Entered { plan_file, .. }) => {
@@ -158,7 +158,7 @@ fn read(context: &ToolContext, file: &str) -> Result<String, String> {
     let workspace = Workspace::for_call(context).map_err(failed)?;
     let path = workspace.resolve(file).map_err(failed)?;
     if workspace.real(&path).map_err(failed)? != Path::new(file) {
-        return Err(format!("The plan cannot be read: {file} is a link, or stands behind one."));
+        return Err(format!("The plan cannot be read: {file} is a link, or is behind one."));
     }
     let (content, _) = workspace.read(&path, PLAN_BYTES_MAX).map_err(failed)?;
     let plan = String::from_utf8(content).map_err(|_| format!("The plan cannot be read: {file} is not UTF-8."))?;

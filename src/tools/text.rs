@@ -72,20 +72,20 @@ fn image_type(head: &[u8]) -> Option<&'static str> {
 }
 
 /// A file of which the beginning was read: what it holds, and all of its bytes as a stream.
-pub(super) struct Opened<R> {
+pub(super) struct Sniffed<R> {
     pub(super) kind: Kind,
     head: Vec<u8>,
     rest: R,
 }
 
 /// Reads the beginning of a file and tells what it holds.
-pub(super) fn look<R: Read>(mut file: R) -> io::Result<Opened<R>> {
+pub(super) fn look<R: Read>(mut file: R) -> io::Result<Sniffed<R>> {
     let mut head = Vec::with_capacity(SNIFF_BYTES);
     file.by_ref().take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
-    Ok(Opened { kind: kind(&head), head, rest: file })
+    Ok(Sniffed { kind: kind(&head), head, rest: file })
 }
 
-impl<R: Read> Opened<R> {
+impl<R: Read> Sniffed<R> {
     /// The whole text without its BOM, where it is UTF-8 and was read whole already.
     pub(super) fn whole(&self) -> Option<&[u8]> {
         match self.kind {

@@ -1,4 +1,4 @@
-//! Compaction in a whole runtime: real actors, a real tape, a model that counts what it is sent.
+//! Compaction in a whole runtime: real actors, a real tape, a model that counts its input.
 
 mod actor;
 #[cfg(feature = "tools")]

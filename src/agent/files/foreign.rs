@@ -1,10 +1,10 @@
 //! Turns what OpenCode and Claude Code write about agents and commands into the fields of our own files, with our names of tools,
 //! models and permissions. Pure.
 //!
-//! A file of another program gives no rights that one of ours could not give: its permissions become rules as ours do. What a file
-//! allows beyond its agent, such as `allowed-tools` of a command, is left out. What an agent denies becomes a rule that denies, or
-//! a tool that is switched off: more than was written, where OpenCode denies a part of what a tool that searches may do. Of Claude
-//! Code's `permissionMode` only `plan` is carried over, as a rule that denies edits.
+//! A file of another program grants no rights that one of ours could not grant: its permissions become rules as ours do. What a
+//! file allows beyond its agent, such as `allowed-tools` of a command, is left out. What an agent denies becomes a rule that
+//! denies, or a tool that is switched off: more than was written, where OpenCode denies a part of what a tool that searches may do.
+//! Of Claude Code's `permissionMode` only `plan` is carried over, as a rule that denies edits.
 //!
 //! A change must not let a denial fall away, because people rely on what they wrote for the other program.
 

@@ -103,7 +103,7 @@ pub(super) fn front_matter(text: &str, dialect: Dialect) -> Result<(Node, &str),
         }
         end += line.len();
     }
-    Err(Fault::new(0, "", "the front matter has no end: write --- on a line of its own behind it"))
+    Err(Fault::new(0, "", "the front matter has no end: write --- on a separate line after it"))
 }
 
 /// The lines of YAML with quotes around the values that have a colon in them or cannot be read alone.
@@ -188,7 +188,7 @@ pub(super) fn command(
     let says = body.map(str::to_owned).or(spec.template).unwrap_or_default();
     let says = says.trim();
     if says.is_empty() {
-        return Err(Fault::new(0, "", "the command says nothing: write what the model is told"));
+        return Err(Fault::new(0, "", "the command is empty: write its prompt"));
     }
     let mut command = Command::new(name, spec.description.unwrap_or_default(), Does::Say(says.to_owned()));
     (command.arguments, command.agent) = (spec.arguments, spec.agent);

@@ -23,7 +23,7 @@ use crate::{
 
 /// The state of reading one stream.
 #[derive(Default)]
-pub(crate) struct Reading {
+pub(crate) struct ChatReading {
     calls: Vec<OpenCall>,
     /// The `reasoning_details` so far, with the pieces of one entry joined.
     details: Vec<Value>,
@@ -55,7 +55,7 @@ impl OpenCall {
     }
 }
 
-impl Wire for Reading {
+impl Wire for ChatReading {
     /// The answer is complete as soon as the model has said why it stopped: only bookkeeping may follow.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError> {
         if event.data.trim() == "[DONE]" {
@@ -139,7 +139,7 @@ impl Wire for Reading {
     }
 }
 
-impl Reading {
+impl ChatReading {
     fn delta(&mut self, delta: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
         self.reasoning(delta, draft);
         draft.assembly.text(&text_of(&delta["content"]));
@@ -293,7 +293,7 @@ impl Counted {
             take_figure(place, paths.iter().find_map(|path| usage.pointer(path).filter(|n| n.is_number())));
         }
         let Counted { prompt, completion, cache_read, cache_write, reasoning, total } = *self;
-        // Most servers count reasoning within the completion; a few beside it, which their total gives away.
+        // Most servers count reasoning within the completion; a few count it separately, which their total reveals.
         let is_beside = reasoning > 0 && total == prompt.saturating_add(completion).saturating_add(reasoning);
         Usage {
             input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),

@@ -106,7 +106,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
     let mut replay = Replay::of(appends)?;
     let found = Checked::of(expected.session.clone(), &replay);
     if found != expected {
-        let why = format!("the tape in it is not the one that was recorded: {found:?} where {expected:?} is expected");
+        let why = format!("its tape differs from the recorded one: {found:?} where {expected:?} is expected");
         return Err(not_a_test(path, why));
     }
     match replay.first_difference() {
@@ -127,7 +127,7 @@ pub fn write_test(store: &Store, session: &SessionId, path: impl AsRef<Path>) ->
     let header = serde_json::to_string(&expected).map_err(|error| not_a_test(path, error.to_string()))?;
     let mut text = format!("{}{header}\n", head(path)).into_bytes();
     files.iter().for_each(|file| text.extend_from_slice(&file.bytes));
-    // Half a test is no test.
+    // Half a test is not a test.
     let remove = |_: &std::io::Error| drop(std::fs::remove_file(path));
     let write = |mut file: File| file.write_all(&text).and_then(|()| file.sync_all()).inspect_err(remove);
     new_file(path).and_then(write).map_err(|source| CheckError::Io { path: path.display().to_string(), source })?;

@@ -3,8 +3,8 @@
 //! [`Recorded::again`] passes the core exactly that, and lets it decide again. Tools of the caller (`Given`) replace what is
 //! recorded of the toolbox and of calls. The caller's settings or prompt are in the state before this file is used.
 //!
-//! A change must keep this: where the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, a jitter of 0.5, a listener who
-//! may answer asks) stay as they are. Otherwise old tapes would replay differently.
+//! A change must keep this: if the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, a jitter of 0.5, a listener who may
+//! answer asks) stay as they are. Otherwise old tapes would replay differently.
 
 use super::{Given, ReplayError};
 use crate::{

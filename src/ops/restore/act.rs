@@ -102,7 +102,7 @@ impl One<'_> {
         };
         match &image.not_kept {
             Some(why) if self.how != Restore::Over => {
-                Err(format!("what it holds now could not be kept, so this could not be undone: {why}"))
+                Err(format!("its present content could not be kept, so this could not be undone: {why}"))
             }
             _ => Ok(FileState::File(image)),
         }

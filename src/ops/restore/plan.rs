@@ -214,7 +214,7 @@ fn step(
     }
     let why = match now {
         Now::Absent => "someone else deleted it since".to_owned(),
-        Now::File(_) if *after == FileState::Absent => "somebody else created it again since".to_owned(),
+        Now::File(_) if *after == FileState::Absent => "it was created again since".to_owned(),
         Now::File(_) => "someone else changed it since".to_owned(),
         Now::Other(what) => format!("it is {what}"),
     };

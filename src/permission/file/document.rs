@@ -246,7 +246,7 @@ fn of_ast(value: ast::Value<'_>, file: usize, depth: usize) -> Result<Node, Faul
                 let name = property.name.into_string();
                 let node = of_ast(property.value, file, depth - 1)?;
                 if !names.insert(name.clone()) {
-                    return Err(Fault::new(node.at, quoted(&name), "the field is there twice: write it once"));
+                    return Err(Fault::new(node.at, quoted(&name), "the field occurs twice: write it once"));
                 }
                 fields.push(Field { name, node });
             }

@@ -186,7 +186,7 @@ impl Scan {
                     _ => return unclear("it has a find that writes to a file that is not known"),
                 },
                 _ if options::may_be_an_expression(at.checked_sub(2).and_then(|before| args.get(before)), arg) => {
-                    return unclear("it gives find a word that may turn out to be an expression");
+                    return unclear("it passes find a word that may turn out to be an expression");
                 }
                 _ => {}
             }

@@ -92,7 +92,7 @@ impl Scan {
                     break;
                 }
                 option if option.starts_with('-') => {
-                    return unclear(format!("it gives git the option {}", arg.shown()));
+                    return unclear(format!("it passes git the option {}", arg.shown()));
                 }
                 _ => {
                     kept.push(arg);

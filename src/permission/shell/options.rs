@@ -137,7 +137,7 @@ pub(super) fn known(program: &str, row: &str, args: &[Arg]) -> Result<(), Unclea
         let letters = arg.text.strip_prefix('-').map(|rest| rest.split('=').next().unwrap_or_default());
         let unknown_name = letters.is_some_and(|name| name.contains([ANY, GLOB, HOME]));
         if (unknown_name || arg.may_be_an_option()) && (!is_value || arg.splits) {
-            return unclear(format!("it gives {program} a word that may turn out to be an option"));
+            return unclear(format!("it passes {program} a word that may turn out to be an option"));
         }
     }
     Ok(())

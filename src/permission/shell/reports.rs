@@ -1,9 +1,9 @@
 //! Says of a command which files it reads by name, and whether it is a report: a program that prints, and that no option makes
 //! write a file, connect, or run another program.
-//! This is a convenience, not a guard. An unasked command runs confined by the kernel, whichever its program. This knowledge has
-//! two uses: a path that a command names is judged as a read of that path, so that a person sees a rule instead of a refusal of
-//! the kernel; and a report may accompany a command that a rule names (`cargo test | tail`) without a question, if the whole then
-//! runs as that rule says.
+//! This is a convenience, not a guard. An unasked command runs confined by the kernel, whatever the program. This knowledge has two
+//! uses: a path that a command names is judged as a read of that path, so that a person sees a rule instead of a refusal of the
+//! kernel; and a report may accompany a command that a rule names (`cargo test | tail`) without a question, if the whole then runs
+//! as that rule says.
 //!
 //! A report may also read files that it does not name: those below a folder, or behind a wildcard. Such a read is returned as a
 //! path with a mark in it ([`ANY`], [`GLOB`]), and one of the history of a repository as [`HISTORY`].

@@ -84,10 +84,10 @@ pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
 impl Wrapper {
     /// How many of the arguments are its own, and its replacement text.
     fn own(&self, args: &[Arg]) -> Result<(usize, Option<String>), Unclear> {
-        let odd = |arg: &Arg| unclear(format!("it gives {} the option {}", self.name, arg.shown()));
+        let odd = |arg: &Arg| unclear(format!("it passes {} the option {}", self.name, arg.shown()));
         let value_at = |at: usize| match args.get(at).filter(|arg| arg.may_be_a_value()) {
             Some(value) => Ok(value.text.clone()),
-            None => unclear(format!("it gives {} an option whose value is not to be seen", self.name)),
+            None => unclear(format!("it passes {} an option whose value is not visible", self.name)),
         };
         let mut at = 0;
         let mut replaced = None;
@@ -95,7 +95,7 @@ impl Wrapper {
         while let Some(arg) = args.get(at) {
             let text = arg.text.as_str();
             if arg.is_unknown() && (words > 0 || text.starts_with('-') || arg.splits) {
-                return unclear(format!("it gives {} a word that is not known before it runs", self.name));
+                return unclear(format!("it passes {} a word that is not known before it runs", self.name));
             }
             if text == "--" {
                 at += 1 + words;

@@ -5,9 +5,9 @@
 //! that of the request), and a request for others is refused.
 //!
 //! A change must not make these ids in another way: a request that comes again after a crash, or from a newer version, would be a
-//! second task. Nor may it give a child a right that its parent lacks: the child has a tool of the agent and of the request only
-//! where the parent has that tool, and the rules of the agent and of the request allow nothing that the parent's do not. The core
-//! narrows the rights once more (`narrow` in `kernel/tasks.rs`).
+//! second task. Nor may it give a child a right that its parent lacks: the child has a tool of the agent and of the request only if
+//! the parent has that tool, and the rules of the agent and of the request allow nothing that the parent's do not. The core narrows
+//! the rights once more (`narrow` in `kernel/tasks.rs`).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -69,14 +69,14 @@ pub(super) async fn of_request(
     // The message is the child's: the input hooks see it like a message sent to the child.
     let prompt = Session { shared: parent.shared.clone(), slot: parent.shared.slot(&child) }.passed(prompt).await?;
     let (settings, again) = match (&request.resume_token, &before) {
-        (Some(_), None) => return Err(refused(format!("{child} does no task of this session"))),
+        (Some(_), None) => return Err(refused(format!("{child} has no task of this session"))),
         (Some(_), Some(before)) if !before.was_given && !before.is_over => {
             return Err(refused(format!(
                 "{child} is still at work: send it a message, or wait until its task is over"
             )));
         }
         (None, Some(_)) | (Some(_), Some(Before { was_given: true, .. })) => {
-            return Err(refused(format!("the task with this key is over, and {child} has gone on with another one")));
+            return Err(refused(format!("the task with this key is over, and {child} continued with another one")));
         }
         (Some(_), Some(before)) => (with_budget(gone_on_with(&before.settings, &request)?, &request), true),
         (None, None) => (settings(parent, &state, &request, options, &child)?, false),
@@ -124,10 +124,10 @@ struct Before {
 /// The settings of a continued child: its own. The error says what they lack of the request.
 fn gone_on_with(child: &Settings, request: &TaskRequest) -> Result<Settings, SpawnError> {
     if request.agent != child.agent {
-        return Err(refused(format!("the session to go on with works as {}: name this agent", child.agent)));
+        return Err(refused(format!("the session to continue works as {}: name this agent", child.agent)));
     }
     if request.capabilities.is_some() || !request.auth_scope.is_empty() {
-        let why = "the session to go on with keeps its tools and rules: leave out capabilities and auth_scope, or begin a new one";
+        let why = "the session to continue keeps its tools and rules: leave out capabilities and auth_scope, or begin a new one";
         return Err(refused(why.to_owned()));
     }
     Ok(child.clone())
@@ -146,7 +146,7 @@ async fn before(
         there => there?,
     };
     let Some(origin) = there.origin.as_ref().filter(|origin| origin.parent == state.session) else {
-        return Err(refused(format!("{child} does no task of this session")));
+        return Err(refused(format!("{child} has no task of this session")));
     };
     let (prompt, ticket, is_over) = (origin.prompt.clone(), origin.ticket, origin.end.is_some());
     let was_given = there.seen.get(task).is_some();

@@ -1,6 +1,6 @@
 //! The references of a request, as the first message of the child has them. Blocks on the disk.
 //!
-//! Of a file the beginning is shown, of everything else the name. A file is opened beneath the workspace, and only where the rules
+//! Of a file the beginning is shown, of everything else the name. A file is opened beneath the workspace, and only if the rules
 //! about reading it are no stricter than those about the call that gives the task ([`May`]; a request of the host may name any). A
 //! change must keep that: a model could read through a child what the rules keep from it.
 //!

@@ -212,7 +212,7 @@ async fn give(session: &Session, arguments: Arguments, context: &ToolContext) ->
     };
     match result {
         Ok(result) => told(&result).with_title(title),
-        Err(error) => ToolResult::error(format!("What became of task {} is not known: {error}", child.session().id())),
+        Err(error) => ToolResult::error(format!("The outcome of task {} is unknown: {error}", child.session().id())),
     }
 }
 

@@ -5,8 +5,8 @@
 //!   has failed to start, or can no longer reach that state.
 //! - A stop that a call asked for counts against no restart budget, and neither does a failed start of a child that is marked
 //!   [`ByHand`]. A failed start after a recycle or an unpark is handled like any other, unless that mark is still set.
-//! - A supervisor that goes down takes only terminate and delete, because no child may start then; one that has exited takes no
-//!   call (`planner.rs`).
+//! - A supervisor that goes down takes only terminate and delete, because no child may start then; after its exit it takes no call
+//!   (`planner.rs`).
 
 use crate::supervisor::{
     admin::{AdminError, Done},

@@ -1,9 +1,9 @@
 //! The protocol of a planner (the part of a supervisor that decides): the events that it takes, and the actions that it asks its
 //! driver (the part that acts) for. The tasks that wait for a child report in the same words ([`ChildEvent`]). Values only.
 //!
-//! [`Event::Child`] and the actions [`Action::Spawn`], [`Action::Stop`] and [`Action::Arm`] carry the [`Generation`] of the start
-//! or timer that they are about, so that a late event is recognised. The others carry none. A change must give the generation to
-//! every new event that such a task sends, else a late one would hit the next incarnation.
+//! [`Event::Child`] and the actions [`Action::Spawn`], [`Action::Stop`] and [`Action::Arm`] carry the [`Generation`] of their start
+//! or timer, so that a late event is recognised. The others carry none. A change must give the generation to every new event that
+//! such a task sends, else a late one would hit the next incarnation.
 
 use std::{sync::Arc, time::Duration};
 

@@ -69,7 +69,7 @@ pub enum BadSpec {
         id: ChildId,
     },
     /// A significant child under a supervisor that does not end with its significant children.
-    #[error("the child {id:?} is significant, but its supervisor never shuts down by itself", id = id.as_str())]
+    #[error("the child {id:?} is significant, but its supervisor never shuts down automatically", id = id.as_str())]
     SignificantWithoutAutoShutdown {
         /// The child.
         id: ChildId,
@@ -78,7 +78,7 @@ pub enum BadSpec {
     #[error("a dynamic supervisor cannot shut down with its significant children")]
     AutoShutdownOfDynamic,
     /// A group intensity or a time to unpark, where no child is parked after crashes.
-    #[error("a group intensity and a time to unpark mean something only where exhausted children are parked")]
+    #[error("a group intensity and a time to unpark apply only if exhausted children are parked")]
     NothingParks,
     /// A live change from ordered to dynamic, or back.
     #[error("an ordered supervisor cannot become a dynamic one, nor a dynamic one an ordered one")]

@@ -1,7 +1,7 @@
 //! [`ChildSpec`]: the spec of one child: its id, how to start it, how to stop it, and what to do when it ends.
 //! A value that starts nothing. The start is called again for each incarnation (each start of the child), so it must be
 //! repeatable, unless the child is temporary. Besides its id, [`Policy`] is all that the planner (the part of a supervisor that
-//! decides) knows of a child's spec.
+//! decides) sees of a child's spec.
 //!
 //! A change must keep `workers` complete: a next incarnation waits until these tasks are gone (up to their limit, if they have
 //! one). A child that starts tasks beside its actor must put them there, or a second copy runs beside the first.

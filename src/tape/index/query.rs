@@ -47,7 +47,7 @@ pub enum Order {
 ///
 /// Words are in any order: `disk full` finds entries with both. `"disk full"` finds the words one after the other, and `dis*`
 /// what begins so (at least two letters). Case and accents do not matter. In scripts without spaces between words each run of
-/// characters is found anywhere, also a single one. All other signs (`-`, `:`, …) mean nothing, and `AND` is a word as any other.
+/// characters is found anywhere, also a single one. All other signs (`-`, `:`, …) mean nothing, and `AND` is an ordinary word.
 #[derive(Clone, Debug)]
 pub struct Query {
     /// Words, "phrases" and prefixes*; may be empty where a session, a kind or an anchor narrows the search. At most 1,024 bytes

@@ -223,7 +223,7 @@ impl Memory {
                 }
             }
             Mark::Hidden => self.must_be_claimable(session)?,
-            Mark::Claimed => return Err(TapeError::engine("a mark that nobody sets")),
+            Mark::Claimed => return Err(TapeError::engine("this mark cannot be set")),
             _ => drop(self.tape(session)?),
         }
         self.marks.insert(key(session, mark, about), about.to_owned());

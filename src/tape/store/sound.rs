@@ -117,7 +117,7 @@ fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) ->
             return Ok(End { last, damage });
         }
         let lost =
-            || named(1, format!("session {} does not have the entry that this fork goes on from", forked.parent));
+            || named(1, format!("session {} does not have the entry that this fork continues from", forked.parent));
         // If the parent is damaged before that entry, the fork continues from the part before the damage. A whole parent with
         // another entry there, or that ends before it, is a new session under its name: its entries do not belong here.
         let last = before.last.filter(|last| before.damage.is_some() && last.seq < forked.seq);

@@ -142,7 +142,7 @@ impl Vault {
             Some(sum) => *sum,
             None => count(folder).map_err(failed)?,
         };
-        // What is there is replaced.
+        // An existing copy is replaced.
         let sum = sum.saturating_sub(there);
         if sum.saturating_add(bytes) > self.of.limits.session_bytes_max {
             return Err(format!("the session keeps as much as it may, {}", shown(self.of.limits.session_bytes_max)));

@@ -61,10 +61,10 @@ const CLOCK_LAG: Duration = Duration::from_millis(50);
 const NOT_KNOWN: &str = "changed by bash, and its content before that is not known";
 
 /// The reason in the record of a call that was stopped before its command began.
-const STOPPED: &str = "the call was stopped while its workspace was looked at";
+const STOPPED: &str = "the call was stopped while its workspace was checked";
 
 /// The reason in the record of a call that ended before its second look.
-const CUT_OFF: &str = "the command was cut off, and nobody looked at what it had changed";
+const CUT_OFF: &str = "the command was cut off, and its changes were not checked";
 
 /// The files of a workspace at one moment.
 pub(super) struct Look {
@@ -107,7 +107,7 @@ async fn on_a_thread<T: Send + 'static>(
 ) -> Result<T, String> {
     match tokio::time::timeout(time_max + PATIENCE, tokio::task::spawn_blocking(work)).await {
         Ok(done) => done.unwrap_or_else(|lost| Err(lost.to_string())),
-        Err(_) => Err("the disk did not answer in time, so nobody knows what changed".to_owned()),
+        Err(_) => Err("the disk did not answer in time, so the changes are unknown".to_owned()),
     }
 }
 
@@ -179,14 +179,14 @@ fn look(root: &Path, limits: LookLimits, stop: &dyn Fn() -> bool) -> Result<Look
     });
     let missed = walked.map_err(|error| error.to_string())?;
     if too_many {
-        return Err(format!("the workspace has more than {} files, so nobody looked at them", limits.files_max));
+        return Err(format!("the workspace has more than {} files, so they were not checked", limits.files_max));
     }
     if stop() {
         return Err(STOPPED.to_owned());
     }
     if is_late() {
         let ms = limits.time_max.as_millis();
-        return Err(format!("a look at the workspace takes longer than {ms} ms, so nobody knows what changed"));
+        return Err(format!("a check of the workspace takes longer than {ms} ms, so the changes are unknown"));
     }
     Ok(Look { workspace, limits, files, at, missed: missed.notice() })
 }
@@ -233,7 +233,7 @@ impl Comparison {
             let was_is = match (was.zip(known), now) {
                 (Some((was, known)), now) => with_content(known, &was, now.as_ref(), &now_is),
                 (None, Some(now)) if now.version.changed() + CLOCK_LAG < self.before.at => {
-                    FileState::Unknown("it was there before, and was not looked at".to_owned())
+                    FileState::Unknown("it existed before, and was not checked".to_owned())
                 }
                 (None, _) => FileState::Absent,
             };

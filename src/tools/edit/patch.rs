@@ -20,7 +20,7 @@ pub(super) enum PatchError {
     NoHunk,
     #[error("The diff changes more than one file. Make one call for each file.")]
     SeveralFiles,
-    #[error("Line {line} of the diff is no part of a hunk: {text:?}. Lines of a hunk begin with a space, `-` or `+`.")]
+    #[error("Line {line} of the diff is not part of a hunk: {text:?}. Lines of a hunk begin with a space, `-` or `+`.")]
     BadLine { line: usize, text: String },
     #[error(
         "Hunk {hunk} does not match the file{place}. Its context and removed lines must be exactly as in the file. Read the file again."

@@ -23,7 +23,7 @@ pub struct ToolResult {
     /// ([`VALUE_DEPTH_MAX`](crate::session::VALUE_DEPTH_MAX)).
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
-    /// Why there is no good result; `None` for a good one.
+    /// The reason of a failure; `None` for a good result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReason>,
     /// What the call did, in a few words for people.

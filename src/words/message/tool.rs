@@ -2,7 +2,7 @@
 //! reasons why a call has no good result ([`ErrorReason`]), which results on tapes have too.
 //!
 //! The arguments stay the text that the model wrote, in every state. The JSON form is a promise, its field names and the names of
-//! the variants included. A change must not let a decision of the core depend on a tool part, because the core goes by its own
+//! the variants included. A change must not let a decision of the core depend on a tool part, because the core relies on its own
 //! tickets.
 
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub enum ToolState {
         input: String,
         /// The result as the model sees it.
         error: String,
-        /// Why there is no good result.
+        /// The reason of the failure.
         reason: ErrorReason,
         /// When the call began and ended.
         time: Span,

@@ -1,5 +1,5 @@
-//! The host of the story: it keeps a runtime up, says what is wanted, answers what is asked, and tries again what had no
-//! answer, under the same message id.
+//! The host of the story: it keeps a runtime up, sends the messages, answers the asks, and retries unanswered messages
+//! under the same id.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

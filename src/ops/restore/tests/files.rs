@@ -345,7 +345,7 @@ fn what_was_ignored_before_is_not_taken_for_made() {
     scene.bash("echo > .gitignore; echo visible > shown; echo shown > .gitignore");
     let steps = scene.steps(before);
     let of = |name: &str| steps.iter().find(|(path, _)| path == name).map(|(_, step)| step.clone());
-    assert_eq!(of("secret"), Some(not_restorable("it was there before, and was not looked at")));
+    assert_eq!(of("secret"), Some(not_restorable("it existed before, and was not checked")));
     scene.restore(before, Restore::Rest);
     assert_eq!(scene.text("secret"), "precious\n");
 }
@@ -358,11 +358,11 @@ fn a_workspace_beyond_the_bound_is_said() {
         (None, "bash was set not to look at what commands change"),
         (
             Some(LookLimits { files_max: 2, ..LookLimits::default() }),
-            "the workspace has more than 2 files, so nobody looked at them",
+            "the workspace has more than 2 files, so they were not checked",
         ),
         (
             Some(LookLimits { time_max: std::time::Duration::ZERO, ..LookLimits::default() }),
-            "a look at the workspace takes longer than 0 ms, so nobody knows what changed",
+            "a check of the workspace takes longer than 0 ms, so the changes are unknown",
         ),
     ] {
         for name in ["a", "b", "c"] {

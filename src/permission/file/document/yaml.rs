@@ -83,11 +83,11 @@ impl<'a> Reader<'a> {
                 (Event::MappingEnd | Event::StreamEnd, _) => return Ok(fields),
                 (Event::Scalar(name, ..), span) => (name.into_owned(), self.line(span.start.line())),
                 (_, span) => {
-                    return Err(Fault::new(self.line(span.start.line()), "", "the name of a field is no text"));
+                    return Err(Fault::new(self.line(span.start.line()), "", "a field name is not text"));
                 }
             };
             if !names.insert(name.clone()) {
-                return Err(Fault::new(at, quoted(&name), "the field is there twice: write it once"));
+                return Err(Fault::new(at, quoted(&name), "the field occurs twice: write it once"));
             }
             let (first, span) = self.next()?;
             let node = self.node(first, span, depth - 1)?;
