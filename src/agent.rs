@@ -285,7 +285,7 @@ impl Agent {
         self.addition.is_some() || !self.last_rules.is_empty()
     }
 
-    /// The agent's rules as a layer under the host's; `None` where the agent has none.
+    /// The agent's rules as a layer under the host's; `None` if the agent has none.
     #[must_use]
     pub fn ruleset(&self) -> Option<Ruleset> {
         self.ruleset_of(self.permission.clone())

@@ -107,7 +107,7 @@ pub trait Hook: Send + Sync + 'static {
     /// The name of the hook, for errors and refusals.
     fn name(&self) -> &str;
 
-    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long, and an answer or a result
+    /// Whether a message is refused if [`Hook::on_input`] of this hook crashes or takes too long, and an answer or a result
     /// withheld where [`Hook::on_answer`] or [`Hook::on_result`] does: a hook that takes secrets out must not be passed over. A
     /// hook whose changes are not needed says `false`, and the message, answer or result passes as it was.
     fn guards(&self) -> bool {

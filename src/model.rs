@@ -118,7 +118,7 @@ pub trait Model: Send + Sync + 'static {
         ModelLimits::default()
     }
 
-    /// The price of its tokens; `None` where it is not known. Must answer at once, without I/O.
+    /// The price of its tokens; `None` if it is not known. Must answer at once, without I/O.
     fn price(&self) -> Option<Price> {
         None
     }
@@ -151,7 +151,7 @@ pub trait Models: Send + Sync + 'static {
         ModelLimits::default()
     }
 
-    /// The price of that model's tokens; `None` where it is not known. Must answer at once, without I/O.
+    /// The price of that model's tokens; `None` if it is not known. Must answer at once, without I/O.
     ///
     /// The entry of each request keeps it.
     fn price_of(&self, name: &ModelRef) -> Option<Price> {

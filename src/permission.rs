@@ -180,7 +180,7 @@ impl Ruleset {
 pub struct Judgement {
     /// What to do.
     pub action: Action,
-    /// The rule that decided; `None` where none matched.
+    /// The rule that decided; `None` if none matched.
     pub rule: Option<Rule>,
     /// The name of the layer that has the rule; `default` where no rule matched.
     pub layer: String,

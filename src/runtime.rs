@@ -148,9 +148,9 @@ impl Runtime {
     /// ([`Builder::environment`]), for two seconds at most. Dropping the future does not take the session back.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where the id is taken or the tape cannot be made; [`OpenError::Workspace`] where the workspace is not a
-    /// folder; [`OpenError::UnknownTools`] where the options name tools that there are not; [`OpenError::Options`] where a title or a
-    /// name is too long, or the parameters are too deep; [`OpenError::Closed`] where the runtime drains or ends.
+    /// [`OpenError::Tape`] if the id is taken or the tape cannot be made; [`OpenError::Workspace`] if the workspace is not a
+    /// folder; [`OpenError::UnknownTools`] if the options name tools that there are not; [`OpenError::Options`] if a title or a
+    /// name is too long, or the parameters are too deep; [`OpenError::Closed`] if the runtime drains or ends.
     pub async fn create(&self, mut options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
         known_tools(&self.inner.shared.toolbox, &options)?;
@@ -186,8 +186,8 @@ impl Runtime {
     /// asks wait, [`SessionOptions::asks_wait`]); [`Runtime::open_heard`] listens before the turn continues.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where the store has no such session, or another process has claimed it; [`OpenError::Damaged`] where the
-    /// tape is damaged in the middle; [`OpenError::Parked`] where the session is kept stopped.
+    /// [`OpenError::Tape`] if the store has no such session, or another process has claimed it; [`OpenError::Damaged`] if the tape
+    /// is damaged in the middle; [`OpenError::Parked`] if the session is kept stopped.
     pub async fn open(&self, id: &SessionId) -> Result<Session, OpenError> {
         let session = self.session(id);
         self.wake(&session).await?;
@@ -216,8 +216,7 @@ impl Runtime {
     /// The handle of a conversation. The handle stays valid while the conversation sleeps, crashes or is restarted behind it.
     ///
     /// A handle is little more than an id, and this method looks nothing up. The first message wakes the conversation, and fails
-    /// with [`SendError::Unavailable`](crate::SendError::Unavailable) where the store has no such id. [`Runtime::open`] checks
-    /// first.
+    /// with [`SendError::Unavailable`](crate::SendError::Unavailable) if the store has no such id. [`Runtime::open`] checks first.
     #[must_use]
     pub fn session(&self, id: &SessionId) -> Session {
         Session { shared: self.inner.shared.clone(), slot: self.inner.shared.slot(id) }
@@ -244,7 +243,7 @@ impl Runtime {
     /// the wait, and nothing else.
     ///
     /// # Errors
-    /// [`PassivateError::Busy`] where the session has something to do; [`PassivateError::Parked`].
+    /// [`PassivateError::Busy`] if the session has something to do; [`PassivateError::Parked`].
     pub async fn passivate(&self, id: &SessionId) -> Result<(), PassivateError> {
         put_to_sleep(&self.inner.shared, id).await
     }
@@ -394,7 +393,7 @@ impl Runtime {
     /// session is woken; a parked session is unparked. Dropping the future stops the wait, and nothing else.
     ///
     /// # Errors
-    /// As [`Runtime::open`]; [`OpenError::NotStarted`] where the actor does not come up.
+    /// As [`Runtime::open`]; [`OpenError::NotStarted`] if the actor does not come up.
     pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
         self.to_its_end(id, |runtime, id| async move {
             runtime.inner.shared.unpark(&id).await;
@@ -411,7 +410,7 @@ impl Runtime {
     /// the future stops the wait, and nothing else.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where the session is not parked; as [`Runtime::open`].
+    /// [`OpenError::NotStarted`] if the session is not parked; as [`Runtime::open`].
     pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
         self.to_its_end(id, |runtime, id| async move {
             let was_parked = runtime.inner.shared.unpark(&id).await;

@@ -123,7 +123,7 @@ impl Session {
     /// message waits like any other, and [`Session::withdraw`] takes it back.
     ///
     /// # Errors
-    /// [`Refusal::TurnMismatch`] where another turn runs, or none; and, for a message that steers, where the turn is being ended or
+    /// [`Refusal::TurnMismatch`] if another turn runs, or none; and, for a message that steers, where the turn is being ended or
     /// makes no further step, and so would not read it. Others as [`Session::send`].
     pub async fn send_to_turn(
         &self,
@@ -199,8 +199,8 @@ impl Session {
     /// continues when the session wakes again. Dropping the future takes nothing back. The first 64 KiB of the reason are kept.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand inputs wait for the disk;
-    /// [`SendError::Unsettled`] where the tokio runtime of the tree ended first.
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] if more than a thousand inputs wait for the disk;
+    /// [`SendError::Unsettled`] if the tokio runtime of the tree ended first.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = reason.into();
         let (_, mut answer) = self.slot.command(Abort { reason })?;
@@ -223,7 +223,7 @@ impl Session {
     /// An answer that covers more than the call ([`Grant::Always`], [`Grant::Offered`]) is listed by [`Session::grants`].
     ///
     /// # Errors
-    /// [`Refusal::AskClosed`] where the ask was answered, expired or withdrawn before; [`Refusal::NoSuchOffer`] and
+    /// [`Refusal::AskClosed`] if the ask was answered, expired or withdrawn before; [`Refusal::NoSuchOffer`] and
     /// [`Refusal::TooManyGrants`] for an answer that was to last. [`SendError::HookFailed`] and [`SendError::Handled`] as for a
     /// send, of the words of a [`Grant::Reject`]: the ask stays open.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
@@ -244,7 +244,7 @@ impl Session {
     /// As [`Session::answer_as`], for what was shown and nothing else: `digest` is that of the event ([`EventKind::Ask`]).
     ///
     /// # Errors
-    /// As [`Session::answer`]; [`Refusal::NotShown`] where the ask is about something else, and then it stays open.
+    /// As [`Session::answer`]; [`Refusal::NotShown`] if the ask is about something else, and then it stays open.
     pub async fn answer_shown(
         &self,
         ask: Seq,
@@ -259,8 +259,8 @@ impl Session {
     /// Replaces the waiting message that has the same id. Input hooks see it like a sent message.
     ///
     /// # Errors
-    /// [`Refusal::NotWaiting`] where no message of that id waits; [`SendError::HookFailed`] and [`SendError::Handled`] as for a
-    /// send: the old message waits on.
+    /// [`Refusal::NotWaiting`] if no message of that id waits; [`SendError::HookFailed`] and [`SendError::Handled`] as for a send:
+    /// the old message waits on.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
         let message = self.passed(message).await?;
         self.ask(EditMessage { message }).await.map(drop)
@@ -269,7 +269,7 @@ impl Session {
     /// Takes back a message that still waits.
     ///
     /// # Errors
-    /// [`Refusal::NotWaiting`] where no message of that id waits.
+    /// [`Refusal::NotWaiting`] if no message of that id waits.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
         self.ask(WithdrawMessage { id }).await.map(drop)
     }
@@ -348,8 +348,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
-    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has an anchor
-    /// of that name.
+    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) if the tape has an anchor of
+    /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let name = name.into();
         let summary = match summary {

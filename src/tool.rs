@@ -272,7 +272,7 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
-    /// What the programs of the tool's calls are confined to; `None` where they are not, or where it starts none. A session that is
+    /// What the programs of the tool's calls are confined to; `None` if they are not, or where it starts none. A session that is
     /// created keeps it on its tape ([`Settings::sandbox`](crate::session::Settings::sandbox)).
     fn sandbox(&self) -> Option<SandboxTerms> {
         None

@@ -20,7 +20,7 @@ pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "a panic whose payload is not text".to_owned())
 }
 
-/// Whether a value equals its default, so that it is left out where it is written.
+/// Whether a value equals its default, so that it is left out if it is written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -142,7 +142,7 @@ pub enum BadCommand {
         given: String,
         /// The names that there are.
         known: String,
-        /// In brackets, the file of such a command that is not used, and why; empty where there is none.
+        /// In brackets, the file of such a command that is not used, and why; empty if there is none.
         unused: String,
     },
     /// A quote has no end.
@@ -254,7 +254,7 @@ impl Commands {
         self.by_name.values()
     }
 
-    /// The command that a line calls; `None` where the line does not begin with `/` and so is a message.
+    /// The command that a line calls; `None` if the line does not begin with `/` and so is a message.
     ///
     /// # Errors
     /// [`BadCommand`] if no command has that name, or its arguments cannot be read.
@@ -286,7 +286,7 @@ impl Commands {
 }
 
 impl Called {
-    /// What the command says to its session; `None` where it does something instead.
+    /// What the command says to its session; `None` if it does something instead.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         match &self.command.does {

@@ -117,7 +117,7 @@ pub struct BadFile {
     pub path: PathBuf,
     /// The line, from 1; 0 where the file as a whole is meant.
     pub line: usize,
-    /// The field, such as `tools.read`; empty where none is meant.
+    /// The field, such as `tools.read`; empty if none is meant.
     pub field: String,
     /// What is wrong.
     pub why: String,

@@ -95,8 +95,8 @@ impl Agents {
     /// ```
     ///
     /// # Errors
-    /// [`BadAgent::NoPrimary`] where no agent is left that a session may work as; [`BadAgent::Unknown`] where the default one,
-    /// which the configuration names or which called itself that, is not there.
+    /// [`BadAgent::NoPrimary`] if no agent is left that a session may work as; [`BadAgent::Unknown`] if the default one, which the
+    /// configuration names or which called itself that, is not there.
     pub fn build(config: &AgentsConfig) -> Built {
         let mut by_name: BTreeMap<String, Agent> =
             Agent::built_in().map(|agent| (agent.name.clone(), config.for_all(agent))).into();

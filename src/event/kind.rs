@@ -192,7 +192,7 @@ pub enum EventKind {
         /// ([`Grant::Offered`]); the first one is [`Grant::Always`].
         #[serde(skip_serializing_if = "Vec::is_empty")]
         offers: Vec<Offer>,
-        /// The question that the running call asks; `None` where the ask is about the call itself, which has not started.
+        /// The question that the running call asks; `None` if the ask is about the call itself, which has not started.
         #[serde(skip_serializing_if = "Option::is_none")]
         question: Option<Arc<Question>>,
         /// The digest of tool, arguments, accesses and question. An answer that names it
@@ -290,7 +290,7 @@ pub enum EventKind {
         /// Cost of these tokens.
         #[serde(flatten)]
         cost: ShownCost,
-        /// The part that the tasks used; left out where there was none.
+        /// The part that the tasks used; left out if there was none.
         #[serde(skip_serializing_if = "Option::is_none")]
         tasks: Option<ShownTasks>,
     },
@@ -335,7 +335,7 @@ pub enum EventKind {
     CompactionFinished {
         /// The number of history items that are replaced; 0 after a failure.
         items: usize,
-        /// The summary; left out where there is none.
+        /// The summary; left out if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         summary: Option<Arc<str>>,
         /// Why the compaction failed: the history stays as it was.

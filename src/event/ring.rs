@@ -198,7 +198,7 @@ impl EventStream {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The next event without waiting: `None` where there is none yet, `Some(None)` at the end.
+    /// The next event without waiting: `None` if there is none yet, `Some(None)` at the end.
     #[allow(clippy::option_option, reason = "the three answers are: not yet, the end, an event")]
     fn try_next(&mut self) -> Option<Option<Next>> {
         if let Some(event) = self.replay.pop_front() {

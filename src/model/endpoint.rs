@@ -50,7 +50,7 @@ pub struct Quirks {
     pub schema: SchemaDialect,
     /// Whether to mark the prefix that the provider should cache for the next request (Messages).
     pub auto_cache: bool,
-    /// Whether its models take images; `None` where their names decide. A host's own limits win
+    /// Whether its models take images; `None` if their names decide. A host's own limits win
     /// ([`Router::with_limits`](super::Router::with_limits)).
     pub images: Option<bool>,
     /// The most bytes of one image as base64. A line replaces a larger one.
@@ -123,7 +123,7 @@ pub struct Endpoint {
     pub base_url: String,
     /// The wire format.
     pub api: Api,
-    /// The key; `None` where the server wants none.
+    /// The key; `None` if the server wants none.
     pub key: Option<Secret>,
     /// The model, by the provider's name for it.
     pub model: String,

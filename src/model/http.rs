@@ -342,8 +342,8 @@ fn after(time: Duration) -> Instant {
     Instant::now() + time.min(NEVER)
 }
 
-/// Whether a body that begins so is a stream of events, and not a page or an object; `None` where that is not clear yet. No line
-/// of a stream begins with `<`, `{` or `[`; the content type is not asked, because servers and proxies get it wrong.
+/// Whether a body that begins so is a stream of events, and not a page or an object; `None` if that is not clear yet. No line of a
+/// stream begins with `<`, `{` or `[`; the content type is not asked, because servers and proxies get it wrong.
 fn is_events(start: &[u8]) -> Option<bool> {
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {

@@ -48,7 +48,7 @@ impl Price {
         Price { input, output, reasoning: None, cache_read: None, cache_write: None, input_max: None }
     }
 
-    /// The cost of that usage; `None` where it reads more tokens than this price holds for.
+    /// The cost of that usage; `None` if it reads more tokens than this price holds for.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<PicoUsd> {
         let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);

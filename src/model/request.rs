@@ -311,7 +311,7 @@ pub enum AnswerPart {
     },
     /// A thought.
     Reasoning {
-        /// The thought; empty where the provider shows none of it.
+        /// The thought; empty if the provider shows none of it.
         text: String,
         /// When it was thought.
         #[serde(default)]

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 32;
 /// them becomes "anything".
 const REFERRED_MAX: usize = 256 * 1_024;
 
-/// The schema in the provider's dialect; `None` where the dialect has none for a tool without arguments.
+/// The schema in the provider's dialect; `None` if the dialect has none for a tool without arguments.
 pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Option<Value> {
     let mut schema = match dialect {
         SchemaDialect::Plain => schema.clone(),

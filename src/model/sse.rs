@@ -12,7 +12,7 @@ use memchr::memchr2;
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// The `event` field; empty where there was none.
+    /// The `event` field; empty if there was none.
     pub name: String,
     /// The `data` lines, joined with LF.
     pub data: String,

@@ -79,7 +79,7 @@ pub(crate) trait Wire: Send {
     /// Takes one event that has data.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError>;
 
-    /// Puts the last pieces in their places at the end of a complete stream. `false` where part of the answer was cut off.
+    /// Puts the last pieces in their places at the end of a complete stream. `false` if part of the answer was cut off.
     fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError>;
 }
 

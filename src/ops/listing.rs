@@ -1,13 +1,13 @@
 //! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and status, a page at a
 //! time.
 //!
-//! Over files the list comes from the index, the search database beside the tapes: a page costs the rows that it shows or passes
+//! Over files the list comes from the index, the search database next to the tapes: a page costs the rows that it shows or passes
 //! over, and a look at the names and lengths of files. Only entries that were appended since the last list are read from tapes
 //! ([`ListCost`] counts the work). Without an index, and over any other engine, the sessions that the page shows or passes over are
 //! read from their tapes ([`SessionPage::indexed`] is `false`), and children are not counted.
 //!
-//! A change must keep this: a list takes no claim, writes to no tape and asks no actor, so that it may run beside any work; and one
-//! damaged session does not spoil the page.
+//! A change must keep this: a list takes no claim, writes to no tape and asks no actor, so that it may run alongside any work; and
+//! one damaged session does not spoil the page.
 
 mod query;
 #[cfg(feature = "sqlite")]
@@ -75,9 +75,9 @@ pub struct ListedSession {
     pub entries: Option<u64>,
     /// The size of its own entries, in bytes.
     pub bytes: u64,
-    /// The size of the files beside its tape, in bytes: large outputs, and old contents of changed files.
+    /// The size of the files next to its tape, in bytes: large outputs, and old contents of changed files.
     pub beside_bytes: u64,
-    /// How many model requests it made, with those of its tasks that are over and of merged forks; `None` where its tape cannot be
+    /// How many model requests it made, with those of its tasks that are over and of merged forks; `None` if its tape cannot be
     /// read.
     pub requests: Option<u64>,
     /// How many of these requests came without usage figures, so that estimates are counted.
@@ -109,7 +109,7 @@ pub struct ListedSession {
 /// any other work on the store.
 ///
 /// # Errors
-/// [`TapeError::Query`] where the text is too long; [`TapeError::Newer`] where a later version of this library made the index;
+/// [`TapeError::Query`] if the text is too long; [`TapeError::Newer`] if a later version of this library made the index;
 /// [`TapeError::Index`]; [`TapeError::Io`].
 pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     #[cfg(feature = "sqlite")]
@@ -123,7 +123,7 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
 /// passes over. Blocks on the engine.
 ///
 /// # Errors
-/// [`TapeError::Query`] where the text is too long; errors of the engine.
+/// [`TapeError::Query`] if the text is too long; errors of the engine.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     query.check()?;
     let statuses = SessionStatuses::of_all(store)?;

@@ -152,7 +152,7 @@ pub struct Step {
     pub time: Millis,
     /// The recorded entries, by seq and kind. Never empty.
     pub recorded: Vec<(Seq, String)>,
-    /// The first difference between the new decision and the recorded one; `None` where they are the same.
+    /// The first difference between the new decision and the recorded one; `None` if they are the same.
     pub difference: Option<Difference>,
 }
 

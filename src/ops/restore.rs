@@ -77,7 +77,7 @@ impl Bench {
 /// and may run beside any other work on the store.
 ///
 /// # Errors
-/// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
+/// [`RestoreError::Open`] if the tape cannot be read; [`RestoreError::Workspace`].
 pub fn changes(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<FilePlan, RestoreError> {
     prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
 }
@@ -183,7 +183,7 @@ fn prepare_from(
 /// Carries a plan out, and returns the result for each file. Blocks on the disk.
 ///
 /// # Errors
-/// [`RestoreError::Refused`] with [`Restore::Whole`] where the plan refuses a file. Nothing was changed then.
+/// [`RestoreError::Refused`] with [`Restore::Whole`] if the plan refuses a file. Nothing was changed then.
 pub(crate) fn carry_out(plan: FilePlan, bench: &Bench, how: Restore) -> Result<RestoredFiles, RestoreError> {
     if how == Restore::Whole && plan.refused().next().is_some() {
         return Err(RestoreError::Refused { plan: Box::new(plan) });

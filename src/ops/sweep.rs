@@ -35,8 +35,8 @@ pub struct SweepPolicy {
     pub older_than: Option<Duration>,
     /// Takes all sessions but this many, the most recently used.
     pub keep_newest: Option<usize>,
-    /// The most bytes of all sessions together, with the files beside their tapes. Takes the least recently used sessions until the
-    /// rest is within the limit.
+    /// The most bytes of all sessions together, with the files next to their tapes. Takes the least recently used sessions until
+    /// the rest is within the limit.
     pub bytes_max: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ pub struct SweptSession {
     pub last: Millis,
     /// Its last entry.
     pub seq: Seq,
-    /// The size of its entries and of the files beside its tape, in bytes.
+    /// The size of its entries and of the files next to its tape, in bytes.
     pub bytes: u64,
     /// Why it goes.
     pub why: SweepReason,
@@ -270,7 +270,7 @@ fn look(
         if last.is_none() && protected.is_some() {
             continue;
         }
-        // The files beside the tape are counted only where the limit of bytes needs it, or where the session may go.
+        // The files next to the tape are counted only where the limit of bytes needs it, or where the session may go.
         let counts = policy.bytes_max.is_some() || protected.is_none();
         let bytes = bytes.saturating_add(if counts { beside(store, &session) } else { 0 });
         let last = last.unwrap_or(now).min(now);

@@ -1,7 +1,7 @@
 //! Work on a session's tape without its actor: decodes lines that were read, folds them into a state, and appends one entry to
 //! the tape of a session that is not open.
 //!
-//! Decoding and folding take no claim and may run beside a working session. Appending needs a [`Claimed`], which releases the
+//! Decoding and folding take no claim and may run alongside a working session. Appending needs a [`Claimed`], which releases the
 //! claim when dropped.
 //!
 //! A change must keep this: nothing is appended without the claim, because one process writes a tape; and an entry that is appended

@@ -33,7 +33,7 @@ const RULES_MAX: usize = 10_000;
 pub struct BadRules {
     /// The line, from 1.
     pub line: usize,
-    /// The field, such as `edit."src/**"`; empty where the text is not readable as TOML or JSON.
+    /// The field, such as `edit."src/**"`; empty if the text is not readable as TOML or JSON.
     pub field: String,
     /// What is wrong, and what is allowed there.
     pub why: String,
@@ -246,7 +246,7 @@ fn shown(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { document::quoted(name) }
 }
 
-/// A hint at the name that was perhaps meant; empty where none is near.
+/// A hint at the name that was perhaps meant; empty if none is near.
 fn nearest(given: &str, names: &[&str]) -> String {
     let distance = |name: &&str| strsim::damerau_levenshtein(&given.to_lowercase(), name);
     let near = names.iter().map(|name| (distance(name), name)).filter(|(distance, _)| *distance <= 2).min();

@@ -167,7 +167,7 @@ pub(crate) fn stays_in(access: &Access, workspace: &str) -> bool {
     to.is_some_and(|to| to == "." || (!workspace.is_empty() && to == workspace.trim_end_matches('/')))
 }
 
-/// The rules for one access, from the narrowest to the widest; `None` where it cannot be granted.
+/// The rules for one access, from the narrowest to the widest; `None` if it cannot be granted.
 fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
     let Access { permission, pattern, .. } = access;
     // A permission with a wildcard would be a rule about others as well.
@@ -187,7 +187,7 @@ fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
     Some([vec![exact]].into_iter().chain(wider).collect())
 }
 
-/// The rules for a command with any arguments; `None` where its arguments may be commands.
+/// The rules for a command with any arguments; `None` if its arguments may be commands.
 fn with_any_arguments(access: &Access) -> Option<Vec<Rule>> {
     let words = words_of(&access.pattern)?;
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();

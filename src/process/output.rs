@@ -137,7 +137,7 @@ impl Output {
         &self.merged
     }
 
-    /// One stream alone, which is empty where both streams share a pipe; of [`Stream::Both`] the merged output.
+    /// One stream alone, which is empty if both streams share a pipe; of [`Stream::Both`] the merged output.
     #[must_use]
     pub fn stream(&self, stream: Stream) -> &Rolling {
         match stream {

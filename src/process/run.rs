@@ -101,7 +101,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// The stream that `stdout` carries: [`Stream::Both`] where the streams share one pipe.
+    /// The stream that `stdout` carries: [`Stream::Both`] if the streams share one pipe.
     first: Stream,
     /// The first pipe; `None` once it has ended.
     stdout: Option<ChildStdout>,

@@ -77,7 +77,7 @@ pub struct Confinement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxLevel {
-    /// The version of Landlock's interface; 0 where there is none.
+    /// The version of Landlock's interface; 0 if there is none.
     pub landlock: u32,
     /// Why there is no sandbox; `None` if files and network are confined.
     pub missing: Option<String>,

@@ -59,7 +59,7 @@ pub(super) fn entry(pid: i32) -> Option<Entry> {
     Some(Entry { pid, parent, group, session, started, is_dead })
 }
 
-/// The soft file size limit of a process, in bytes; `None` where it has none, or where this process may not read it.
+/// The soft file size limit of a process, in bytes; `None` if it has none, or where this process may not read it.
 pub(super) fn file_size_limit(pid: i32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max file size")?.split_ascii_whitespace().next());

@@ -1,4 +1,4 @@
-//! The watcher: a small process beside the host that ends what the host's calls left running when the host is killed.
+//! The watcher: a small process next to the host that ends what the host's calls left running when the host is killed.
 //!
 //! It holds the reading end of a pipe whose other end only the host has. On any end of the host, `kill -9` included, the pipe
 //! closes; the watcher then kills every process that carries the owner's tag (a script finds only those with the tag in their

@@ -63,7 +63,7 @@ impl Child {
     /// Whether the task waits for room under its parent's [`Settings::task_width_max`], so that there is no child yet.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`] where the parent cannot answer.
+    /// [`SendError::Closed`] or [`SendError::Parked`] if the parent cannot answer.
     pub async fn is_queued(&self) -> Result<bool, SendError> {
         Ok(self.parent.state().await?.is_queued(self.ticket))
     }
@@ -72,7 +72,7 @@ impl Child {
     /// nothing about the task.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where the task is over and there never was a child: its DOWN says why. Otherwise as
+    /// [`OpenError::NotStarted`] if the task is over and there never was a child: its DOWN says why. Otherwise as
     /// [`Session::spawn_child`].
     pub async fn started(&self) -> Result<&Session, SpawnError> {
         let ticket = self.ticket;
@@ -85,8 +85,8 @@ impl Child {
     /// which takes the longer the longer the tape is. So a host with many tasks waits for each from its beginning.
     ///
     /// # Errors
-    /// [`Refusal::Ended`] where no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
-    /// or [`SendError::Parked`] where the parent cannot answer.
+    /// [`Refusal::Ended`] if no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`] or
+    /// [`SendError::Parked`] if the parent cannot answer.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
         let ticket = self.ticket;
         let down = self.parent.slot.until(move |now| task_down(&now.state, ticket).map(Ok)).await?;
@@ -110,7 +110,7 @@ impl Child {
         self.parent.ask(StopChild { ticket: self.ticket, why }).await.map(drop)
     }
 
-    /// The DOWN as the parent's tape has it; `None` where there is none.
+    /// The DOWN as the parent's tape has it; `None` if there is none.
     async fn down_on_tape(&self) -> Result<Option<Arc<Down>>, SendError> {
         Ok(self.on_tape().await?.into_iter().find_map(|entry| match entry.record {
             Record::TaskFinished { down, .. } => Some(down),
@@ -191,9 +191,9 @@ impl Session {
     /// to this session, at once where its task is over already. The orphan's rights narrow to those of this session.
     ///
     /// # Errors
-    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where the session has a parent, or never had one; [`Refusal::StandsAbove`] where
-    /// this session is a descendant of the orphan, also where another adoption makes it one at the same time; [`Refusal::Ended`]
-    /// where this session has ended, also meanwhile: the orphan is an orphan then.
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] if the session has a parent, or never had one; [`Refusal::StandsAbove`] where
+    /// this session is a descendant of the orphan, also where another adoption makes it one at the same time; [`Refusal::Ended`] if
+    /// this session has ended, also meanwhile: the orphan is an orphan then.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;

@@ -96,7 +96,7 @@ impl Operator {
     /// Puts a session to sleep now, and returns when it sleeps; the next message wakes it. See [`Runtime::passivate`].
     ///
     /// # Errors
-    /// [`OperateError::Busy`] where the session has something to do; [`OperateError::NoAnswer`] after two seconds, because the session
+    /// [`OperateError::Busy`] if the session has something to do; [`OperateError::NoAnswer`] after two seconds, because the session
     /// or its disk does not answer: it then sleeps when it has answered; others of [`OperateError`].
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
         self.pull("passivate", id, |operator, id| async move {
@@ -144,7 +144,7 @@ impl Operator {
     /// a minute).
     ///
     /// # Errors
-    /// [`OperateError::Refused`] where the session takes no input; [`OperateError::Unknown`] where it is not in the tree.
+    /// [`OperateError::Refused`] if the session takes no input; [`OperateError::Unknown`] if it is not in the tree.
     pub fn crash(&self, id: &str, words: &str) -> Result<(), OperateError> {
         self.pulled("crash", id);
         let done = self.session(id).and_then(|(node, session)| {

@@ -33,7 +33,7 @@ pub(super) struct Defaults {
 }
 
 impl Defaults {
-    /// The settings of a new session. `said` is what the providers of the environment had to say; `None` where there are none.
+    /// The settings of a new session. `said` is what the providers of the environment had to say; `None` if there are none.
     pub(super) fn of(&self, options: SessionOptions, workspace: &str, said: Option<&[Section]>) -> Settings {
         let mut settings = Settings::new(workspace, self.model.clone());
         default_prompt(&mut settings, options.date.as_deref(), said);

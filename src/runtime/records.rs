@@ -128,8 +128,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// As [`Runtime::fork`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or
-    /// entry; [`TapeError::Busy`] where another process is just making it; as [`Runtime::open`] where the fork cannot be woken.
+    /// As [`Runtime::fork`]; [`TapeError::Exists`] if the id is that of another session, or of a fork of another session or entry;
+    /// [`TapeError::Busy`] if another process is just making it; as [`Runtime::open`] if the fork cannot be woken.
     pub async fn fork_as(&self, id: &SessionId, at: Option<Seq>, fork: &SessionId) -> Result<Session, OpenError> {
         self.is_open()?;
         let (parent, named) = (id.clone(), fork.clone());

@@ -51,7 +51,7 @@ impl std::fmt::Display for Tree {
 pub struct Recovered {
     /// The id of the session.
     pub session: SessionId,
-    /// Why the session could not be resumed; `None` where it was.
+    /// Why the session could not be resumed; `None` if it was.
     pub error: Option<String>,
 }
 

@@ -75,7 +75,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SpawnError::Request`] where the request names an agent, a file or a session that cannot be taken; others as
+    /// [`SpawnError::Request`] if the request names an agent, a file or a session that cannot be taken; others as
     /// [`Session::spawn_child`].
     pub async fn delegate(&self, request: TaskRequest, options: TaskOptions) -> Result<Child, SpawnError> {
         Ok(self.give_task(request, options, May::anything()).await?.0)
@@ -132,8 +132,7 @@ impl Child {
     /// How far the task is. Of a task that is over, the status is not known here: [`Child::result`] has it.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`] where parent or child cannot
-    /// answer.
+    /// [`SendError::Closed`] or [`SendError::Parked`] if parent or child cannot answer.
     pub async fn progress(&self) -> Result<TaskProgress, SendError> {
         progress::of(self).await
     }

@@ -39,7 +39,7 @@ pub struct Rollback {
     pub gone: Vec<MessageId>,
     /// The host's messages that are part of the conversation again, oldest first.
     pub again: Vec<MessageId>,
-    /// The files that were put back; `None` where that was not asked for, or no file had to change.
+    /// The files that were put back; `None` if that was not asked for, or no file had to change.
     pub files: Option<Arc<RestoredFiles>>,
     /// Whether a summary of the abandoned part was recorded.
     pub summary: bool,
@@ -90,7 +90,7 @@ impl Session {
     /// future may or may not stop the rollback; it is never recorded in part.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between, five times in a row;
+    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] if the session decided something in between, five times in a row;
     /// [`BranchError::NoPoint`] if the point does not exist.
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Point(to.into()), RollbackOptions::new()).await
@@ -254,7 +254,7 @@ pub(super) fn look_from_the_end<T>(
     }
 }
 
-/// The entries after `after`, up to and including `upto`. Fails where the tape does not have them all.
+/// The entries after `after`, up to and including `upto`. Fails if the tape does not have them all.
 pub(super) fn read(store: &dyn TapeStore, session: &SessionId, after: Seq, upto: Seq) -> Result<Vec<Entry>, OpenError> {
     if upto <= after {
         return Ok(Vec::new());

@@ -67,7 +67,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`Refusal::Ended`] (as [`SendError::Refused`]) where the session has ended; others as [`Session::configure`].
+    /// [`Refusal::Ended`] (as [`SendError::Refused`]) if the session has ended; others as [`Session::configure`].
     pub async fn switch_agent(&self, choice: AgentChoice) -> Result<Seq, SendError> {
         self.record(SwitchAgent { choice }).await
     }

@@ -39,7 +39,7 @@ impl Session {
     /// how the compaction ends.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where a summary is being written already, where nothing can be replaced by a summary, or where the
+    /// [`SendError::Refused`] if a summary is being written already, where nothing can be replaced by a summary, or where the
     /// budget does not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
         self.ask(Compact).await.map(drop)
@@ -50,9 +50,9 @@ impl Session {
     ///
     /// # Errors
     /// [`SendError::Refused`]: with [`Refusal::Busy`] while a turn runs, with [`Refusal::NothingToUndo`], with
-    /// [`Refusal::Compacting`] while a summary is being written, and with [`Refusal::WouldNotFit`] where the restored messages
-    /// would not fit the model's window. [`SendError::Storage`] where the tape cannot be read, or does not have the newest decision
-    /// within half a minute; [`SendError::Unavailable`] where an entry of it cannot be understood.
+    /// [`Refusal::Compacting`] while a summary is being written, and with [`Refusal::WouldNotFit`] if the restored messages would
+    /// not fit the model's window. [`SendError::Storage`] if the tape cannot be read, or does not have the newest decision within
+    /// half a minute; [`SendError::Unavailable`] if an entry of it cannot be understood.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
         let now = self.state().await?;
         let newest = now.context.newest;
@@ -98,9 +98,9 @@ impl Session {
     /// messages replace it. Returns when the summary is on the tape.
     ///
     /// # Errors
-    /// [`SendError::Refused`]: with [`Refusal::Empty`] where nothing was said in the branch, with [`Refusal::Busy`] while a turn
-    /// runs here, and with [`Refusal::Leaving`] while another branch's summary is being written here. [`SendError::Storage`] where
-    /// the branch's tape cannot be read; [`SendError::Unavailable`] where an entry of it cannot be understood.
+    /// [`SendError::Refused`]: with [`Refusal::Empty`] if nothing was said in the branch, with [`Refusal::Busy`] while a turn runs
+    /// here, and with [`Refusal::Leaving`] while another branch's summary is being written here. [`SendError::Storage`] if the
+    /// branch's tape cannot be read; [`SendError::Unavailable`] if an entry of it cannot be understood.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
         let id = branch.slot.id.clone();
         let read = move |shared: &Shared| shared.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
@@ -122,7 +122,7 @@ impl Session {
         recorded
     }
 
-    /// Opens the ticket of a branch's summary, which reserves its budget. `None` where the budget does not allow a summary.
+    /// Opens the ticket of a branch's summary, which reserves its budget. `None` if the budget does not allow a summary.
     pub(super) async fn begin_leaving(&self, state: &State, left: &Branch) -> Result<Option<Leaving>, SendError> {
         let settings = &state.settings;
         let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());

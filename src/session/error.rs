@@ -70,7 +70,7 @@ pub enum BranchError {
     Kept {
         /// The id of the fork.
         fork: SessionId,
-        /// The entry that records the merge; `None` where nothing was left to merge.
+        /// The entry that records the merge; `None` if nothing was left to merge.
         entry: Option<Seq>,
         /// The reason, in words.
         why: String,

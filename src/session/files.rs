@@ -23,7 +23,7 @@ impl Session {
     /// entry that began the turn, so `changes(turn)` shows the changes of that turn and of everything after it. Changes nothing.
     ///
     /// # Errors
-    /// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
+    /// [`RestoreError::Open`] if the tape cannot be read; [`RestoreError::Workspace`].
     pub async fn changes(&self, since: Seq) -> Result<FilePlan, RestoreError> {
         let id = self.id().clone();
         self.shared.blocking(move |shared| restore::changes(&*shared.store, &id, since)).await

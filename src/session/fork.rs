@@ -33,7 +33,7 @@ pub(super) const TRIES_MAX: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Merge {
-    /// The entry that records the merge; `None` where everything that the fork said and used was merged already.
+    /// The entry that records the merge; `None` if everything that the fork said and used was merged already.
     pub entry: Option<Seq>,
     /// The merge begins after this entry of the fork's tape.
     pub from: Seq,
@@ -80,7 +80,7 @@ impl Session {
     /// nothing.
     ///
     /// # Errors
-    /// See [`BranchError`]; [`TapeError::Busy`] where the point lies in an append that is just being written: try again. No session
+    /// See [`BranchError`]; [`TapeError::Busy`] if the point lies in an append that is just being written: try again. No session
     /// was made then.
     pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, BranchError> {
         let (id, at, fork) = (self.id().clone(), at.into(), SessionId::new());
@@ -97,8 +97,8 @@ impl Session {
     /// stays: the same call repairs it. Dropping the future takes nothing back.
     ///
     /// # Errors
-    /// See [`BranchError`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or
-    /// point; [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
+    /// See [`BranchError`]; [`TapeError::Exists`] if the id is that of another session, or of a fork of another session or point;
+    /// [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
     pub async fn fork_as(&self, at: impl Into<Point>, fork: &SessionId) -> Result<Session, BranchError> {
         let (id, at, named) = (self.id().clone(), at.into(), fork.clone());
         fork_named(&self.shared, fork, move |shared| fork_published(shared, &id, &at, &named)).await
@@ -122,8 +122,8 @@ impl Session {
     /// with it.
     ///
     /// # Errors
-    /// As [`Session::merge`]; [`BranchError::Waiting`] where the fork has messages or children that would be lost;
-    /// [`BranchError::Kept`] where the fork was merged but could not be deleted: calling this again deletes it.
+    /// As [`Session::merge`]; [`BranchError::Waiting`] if the fork has messages or children that would be lost;
+    /// [`BranchError::Kept`] if the fork was merged but could not be deleted: calling this again deletes it.
     pub async fn merge_and_delete(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Delete).await
     }

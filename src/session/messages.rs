@@ -40,7 +40,7 @@ pub struct MessageCursor {
 pub struct MessagePage {
     /// The messages with their parts, newest first.
     pub messages: Vec<Message>,
-    /// Where the next page begins; `None` where there is nothing older.
+    /// Where the next page begins; `None` if there is nothing older.
     pub next: Option<MessageCursor>,
 }
 

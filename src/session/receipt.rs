@@ -32,8 +32,8 @@ impl Receipt {
     /// Waits for the end of the turn that the message was delivered to.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where the message was withdrawn, where the session no longer remembers the turn, or where the message
-    /// is on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a
+    /// [`SendError::Refused`] if the message was withdrawn, where the session no longer remembers the turn, or where the message is
+    /// on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a
     /// [go-on](Session::go_on) it can be waited for again. Others, such as [`SendError::Closed`] and [`SendError::Parked`], where
     /// the session cannot be asked.
     pub async fn wait(&self) -> Result<Answer, SendError> {
@@ -69,7 +69,7 @@ pub struct Answer {
     pub turn: Seq,
     /// How it ended.
     pub outcome: Outcome,
-    /// The newest text of the model in this turn; empty where the model wrote none.
+    /// The newest text of the model in this turn; empty if the model wrote none.
     pub text: String,
     /// How many steps it took.
     pub steps: u32,

@@ -53,8 +53,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
-    /// [`TapeError::TooDeep`] if a fork continues from too many forks; [`TapeError::Io`].
+    /// [`TapeError::Missing`]; [`TapeError::Damaged`] if a line in between is bad; [`TapeError::Newer`]; [`TapeError::TooDeep`] if
+    /// a fork continues from too many forks; [`TapeError::Io`].
     pub fn appends(&self, session: &SessionId) -> Result<Vec<Append>, TapeError> {
         self.tape_files(session).map(|(_, appends)| appends)
     }

@@ -35,14 +35,14 @@ pub trait TapeStoreExt: TapeStore {
         whole::load(self, session, notify)
     }
 
-    /// The entries after `after`, of all anchors. May run beside a writer; its last append is read whole or not at all.
+    /// The entries after `after`, of all anchors. May run alongside a writer; its last append is read whole or not at all.
     /// [`TapeError::Damaged`] if an entry is bad.
     fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::range(self, session, after.next(), whole::END)
     }
 
-    /// The tape as it was at the entry `seq`: what loading the session would have read then. [`TapeError::NoEntry`] where the tape
+    /// The tape as it was at the entry `seq`: what loading the session would have read then. [`TapeError::NoEntry`] if the tape
     /// does not reach `seq`, and for 0; [`TapeError::Damaged`].
     fn read_to(&self, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
         whole::must_be_shown(self, session)?;
@@ -104,8 +104,8 @@ pub trait TapeStoreExt: TapeStore {
     /// that `parent` continues from.
     ///
     /// [`TapeError::NoEntry`]; [`TapeError::InsideAppend`]; [`TapeError::TooDeep`]; [`TapeError::Exists`];
-    /// [`TapeError::Damaged`] where the entry does not fit the one before it, or nothing is sound. No session was made then.
-    /// [`TapeError::Busy`] where the first append was not taken, or not acknowledged within 30 s: then the fork may still appear.
+    /// [`TapeError::Damaged`] if the entry does not fit the one before it, or nothing is sound. No session was made then.
+    /// [`TapeError::Busy`] if the first append was not taken, or not acknowledged within 30 s: then the fork may still appear.
     fn fork(
         &self,
         parent: &SessionId,
@@ -214,8 +214,8 @@ pub trait TapeStoreExt: TapeStore {
         self.marks(Mark::Claimed, None).map(names)
     }
 
-    /// The folder for a session's large outputs; `None` where the engine has no folder for files beside its tapes. It may be
-    /// missing: the first output that is written makes it, with mode 0700.
+    /// The folder for a session's large outputs; `None` if the engine has no folder for files next to its tapes. It may be missing:
+    /// the first output that is written makes it, with mode 0700.
     fn spill_path(&self, session: &SessionId) -> Option<PathBuf> {
         self.folder(Some(session)).map(|folder| folder.join("spill"))
     }

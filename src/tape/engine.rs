@@ -100,8 +100,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStore: Send + Sync + fmt::Debug {
     /// Makes a session with an empty tape, and claims it. Its first entry is 1, or the next one `after` a position of another
-    /// tape. [`TapeError::Exists`] where the name is taken. A session whose maker died before its first entry does not take the
-    /// name.
+    /// tape. [`TapeError::Exists`] if the name is taken. A session whose maker died before its first entry does not take the name.
     fn begin(
         &self,
         session: &SessionId,
@@ -113,11 +112,11 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// [`TapeError::Claimed`].
     fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError>;
 
-    /// The entries `from` to `through`, both included, that the tape has. May run beside a writer; its last append is read whole
+    /// The entries `from` to `through`, both included, that the tape has. May run alongside a writer; its last append is read whole
     /// or not at all. [`TapeError::Damaged`] if an entry cannot be trusted.
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError>;
 
-    /// The position of an entry; `None` where the tape has no such entry. As cheap for a long tape as for a short one.
+    /// The position of an entry; `None` if the tape has no such entry. As cheap for a long tape as for a short one.
     fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError>;
 
     /// The parts of a tape, oldest first; without one whose first entry is not on the tape yet.
@@ -155,7 +154,7 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// session. `false` if that took longer than `limit`.
     fn settle(&self, limit: Duration) -> bool;
 
-    /// A folder for files beside the tapes: with `of`, that of one session, which exists as long as the session; without, that of
+    /// A folder for files next to the tapes: with `of`, that of one session, which exists as long as the session; without, that of
     /// all. `None` (the default) means: the cut-off part of a large output is lost, changed files cannot be restored, and only the
     /// watcher ends the processes of a killed host. Results and plans say so.
     fn folder(&self, _of: Option<&SessionId>) -> Option<PathBuf> {
@@ -201,7 +200,7 @@ pub trait TapeWriter: Send + fmt::Debug {
     fn append(&mut self, entries: &[Entry]) -> Appended;
 
     /// Appends one entry as the first of a new part. Opening the session will read this part alone, so the entry must say all that
-    /// is needed from before. Characters that do not belong in a file's name become `-`; [`TapeError::AnchorExists`] where the tape
+    /// is needed from before. Characters that do not belong in a file's name become `-`; [`TapeError::AnchorExists`] if the tape
     /// has a part of that name.
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended;
 

@@ -58,7 +58,7 @@ pub enum TapeError {
         session: SessionId,
         /// Which entry.
         seq: Seq,
-        /// The last entry of the append before it; 0 where there is none.
+        /// The last entry of the append before it; 0 if there is none.
         before: Seq,
         /// The last entry of its append.
         end: Seq,
@@ -281,7 +281,7 @@ pub struct Damage {
     pub line: usize,
     /// What is wrong with the line.
     pub what: String,
-    /// The last entry before it that is sound; 0 where there is none.
+    /// The last entry before it that is sound; 0 if there is none.
     pub last_good: Seq,
 }
 

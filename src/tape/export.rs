@@ -9,7 +9,7 @@
 //!
 //! The file has every entry that was acknowledged when the export began, and may have some that came while it read the tape. A
 //! damaged tape is not exported; a fork from an entry before the damage can be. The export changes nothing of the session, takes
-//! no lock, and runs beside a live writer. It blocks.
+//! no lock, and runs alongside a live writer. It blocks.
 //!
 //! The lines of a session that is not a fork come out byte for byte. The export of a fork also has the entries of its parents, so
 //! an import needs no other session; all lines are sealed again (with new ids and checksums) under the fork's name. Large outputs

@@ -129,7 +129,7 @@ fn point<S: TapeStore + ?Sized>(
     Err(TapeError::TooDeep { session: session.clone(), max: FORKS_OF_FORKS_MAX })
 }
 
-/// The last entry of the append before that of `inside`; 0 where there is none.
+/// The last entry of the append before that of `inside`; 0 if there is none.
 fn append_before<S: TapeStore + ?Sized>(store: &S, owner: &SessionId, inside: Seq) -> Result<Seq, TapeError> {
     let mut seq = inside;
     while seq > Seq(1) {

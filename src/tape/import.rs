@@ -63,7 +63,7 @@ pub struct Imported {
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     as_id: Option<SessionId>,
-    /// The workspace from now on, and the time of the import; `None` where the file is trusted.
+    /// The workspace from now on, and the time of the import; `None` if the file is trusted.
     into: Option<(String, Millis)>,
 }
 

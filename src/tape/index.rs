@@ -85,7 +85,7 @@ pub struct Rows {
 /// The outcome of a rebuild.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// The rows of the old index after catching up; absent where it could not be read.
+    /// The rows of the old index after catching up; absent if it could not be read.
     pub before: Option<Rows>,
     /// The rows of the new index. If they differ from `before` and no session was written meanwhile, the old index was wrong.
     pub after: Rows,
@@ -96,8 +96,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] where a later version of this library made it;
-    /// [`TapeError::Index`]; [`TapeError::Io`].
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] if a later version of this library made it; [`TapeError::Index`];
+    /// [`TapeError::Io`].
     pub fn index(&self) -> Result<Index, TapeError> {
         if self.access() == Access::Read {
             return Err(TapeError::ReadingOnly);
@@ -307,7 +307,7 @@ fn prepare_to_write(database: &Connection) -> Result<(), Failed> {
     Ok(database.query_row(SECURE_DELETE, [], |_| Ok(()))?)
 }
 
-/// Opens a database of this version, without a lock of `index.lock` and without changing it. `None` where it is missing or older.
+/// Opens a database of this version, without a lock of `index.lock` and without changing it. `None` if it is missing or older.
 fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Failed> {
     if !path.exists() {
         return Ok(None);
@@ -342,7 +342,7 @@ fn lock_index(layout: &Layout, wait: Duration) -> Result<File, TapeError> {
     try_lock_index(layout, wait)?.ok_or_else(taken)
 }
 
-/// As [`lock_index`]; `None` where another process has the lock for longer than `wait`.
+/// As [`lock_index`]; `None` if another process has the lock for longer than `wait`.
 fn try_lock_index(layout: &Layout, wait: Duration) -> Result<Option<File>, TapeError> {
     let path = layout.root.join("index.lock");
     let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;

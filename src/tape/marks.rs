@@ -1,4 +1,4 @@
-//! Marks: notes about a session beside its tape, readable without the tape, because the tape may be the reason for a crash.
+//! Marks: notes about a session next to its tape, readable without the tape, because the tape may be the reason for a crash.
 //!
 //! An engine (the code that keeps tapes: files, memory, a host's database) keeps a mark under a name, some with a text. The text of
 //! `Fork` is the fork's name. The other texts mean nothing to an engine: that of `Parked` is made and read here, that of `Imported`

@@ -47,10 +47,10 @@ pub(super) struct Identity {
     pub(super) owner: String,
     pub(super) pid: u32,
     pub(super) host: String,
-    /// The id of this start of the machine; absent where the system does not say.
+    /// The id of this start of the machine; absent if the system does not say.
     pub(super) boot: Option<String>,
     pub(super) durability: Durability,
-    /// The namespace of `pid`; absent where the system does not say.
+    /// The namespace of `pid`; absent if the system does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pids: Option<String>,
 }
@@ -178,13 +178,13 @@ pub(super) struct Claim {
     path: PathBuf,
     /// Alive for as long as the claim is in use.
     _owner: Arc<Owner>,
-    /// The owner that wrote the session last; absent where there was none.
+    /// The owner that wrote the session last; absent if there was none.
     pub(super) before: Option<Identity>,
 }
 
 impl Claim {
-    /// Claims a session whose folder exists; [`TapeError::Claimed`] where a live owner has it. `replay` is called with the name of
-    /// a dead owner before its claim is taken over.
+    /// Claims a session whose folder exists; [`TapeError::Claimed`] if a live owner has it. `replay` is called with the name of a
+    /// dead owner before its claim is taken over.
     pub(super) fn take(
         layout: &Layout,
         owner: &Arc<Owner>,

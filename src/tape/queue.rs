@@ -135,8 +135,8 @@ impl Queue {
     }
 
     /// Takes a job, without waiting for the disk. The first job starts the thread. On an error the job was not taken:
-    /// [`TapeError::Busy`], [`TapeError::Closed`], or [`TapeError::Io`] where the thread cannot be started. Only appends are
-    /// counted against the bound, because each tape has at most one [`What::Release`] and one [`What::Mark`] in the queue.
+    /// [`TapeError::Busy`], [`TapeError::Closed`], or [`TapeError::Io`] if the thread cannot be started. Only appends are counted
+    /// against the bound, because each tape has at most one [`What::Release`] and one [`What::Mark`] in the queue.
     pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), TapeError> {
         let options = &self.writer.options;
         let mut inner = self.inner.lock();

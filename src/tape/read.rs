@@ -1,12 +1,12 @@
 //! Reading the files of one session's tape: to continue writing them (with the repair of a torn tail, the part of an append that
-//! a crash cut off), or beside their writer.
+//! a crash cut off), or alongside their writer.
 //!
 //! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and a later anchor without
 //! a sound line is set aside as a folder. A file with a bad line that has lines behind it is left as it is, and the tape can then
 //! only be read ([`Damage`]).
 //!
 //! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions
-//! take no lock and change nothing, because they run beside a writer; a caller without the claim tries again
+//! take no lock and change nothing, because they run alongside a writer; a caller without the claim tries again
 //! ([`again_if_damaged`]) before it answers with [`TapeError::Damaged`], because a writer that cuts back a failed write looks like
 //! damage. Everything here blocks on the disk.
 

@@ -35,8 +35,8 @@ pub(super) struct Found {
     pub(super) more: u64,
 }
 
-/// The entry `seq` of a file; `None` where the file does not have it. [`TapeError::Damaged`] where its line does not fit the line
-/// before it.
+/// The entry `seq` of a file; `None` if the file does not have it. [`TapeError::Damaged`] if its line does not fit the line before
+/// it.
 pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let found = place_before(&file, seq).and_then(|from| scan(&file, from, seq));

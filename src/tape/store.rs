@@ -116,7 +116,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Io`], and [`TapeError::Newer`] where a later version of this library made the folder.
+    /// [`TapeError::Io`], and [`TapeError::Newer`] if a later version of this library made the folder.
     pub fn open(path: impl Into<PathBuf>, options: StoreOptions) -> Result<Store, TapeError> {
         Store::open_on(path.into(), options, Arc::new(RealDisk))
     }
@@ -194,7 +194,7 @@ impl Store {
         Ok((opened, LogFile::new(path, length)))
     }
 
-    /// [`TapeError::Missing`] where the session has no folder, or was deleted and is hidden.
+    /// [`TapeError::Missing`] if the session has no folder, or was deleted and is hidden.
     pub(super) fn must_exist(&self, session: &SessionId) -> Result<(), TapeError> {
         self.must_be_there(session)?;
         must_be_shown(self, session)

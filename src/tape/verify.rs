@@ -3,7 +3,7 @@
 //!
 //! Each file is read and checked up to its first bad line; one finding names that line. Other findings name a file that does not
 //! continue its predecessor, a file of a later version, and a file that cannot be read. Damage in a session's own files is a
-//! finding and not an `Err`, so that a bad tape does not keep the others from being checked. Runs beside live writers; a torn
+//! finding and not an `Err`, so that a bad tape does not keep the others from being checked. Runs alongside live writers; a torn
 //! tail may then be an append that is being written.
 //!
 //! A change must write nothing and take no lock: people run this on a store that they want to rescue. Reads whole files and blocks.
@@ -61,7 +61,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why the entries before a fork's own cannot be read; `None` where they can.
+/// Why the entries before a fork's own cannot be read; `None` if they can.
 fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
     match before_fork(store, forked) {
         Ok(_) => Ok(None),

@@ -25,7 +25,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad arguments: {field}{message}")]
 pub struct BadArguments {
-    /// The field, followed by a colon and a space; empty where the arguments as a whole are wrong.
+    /// The field, followed by a colon and a space; empty if the arguments as a whole are wrong.
     pub field: String,
     /// What is wrong with it.
     pub message: String,

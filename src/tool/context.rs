@@ -154,7 +154,7 @@ pub trait OutputFilter: Send {
 /// Makes one filter of each hook that has one.
 type MakeFilters = dyn Fn() -> Vec<Box<dyn OutputFilter>> + Send + Sync;
 
-/// Makes the filters of one runtime: one for each stream. `None` where no hook has a filter.
+/// Makes the filters of one runtime: one for each stream. `None` if no hook has a filter.
 #[derive(Clone, Default)]
 pub(crate) struct Filters(pub(crate) Option<Arc<MakeFilters>>);
 

@@ -1,7 +1,7 @@
 //! [`Files`]: what the tools of one setup share about the files that they change: a lock for each file, the old and new contents,
 //! from which a restore brings files back, and a table of the contents that are known.
 //!
-//! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
+//! The contents are kept next to the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
 //! File tools and restores that share a [`Files`] write an existing file one after the other. A command of `bash` takes no lock,
 //! and neither does a program of another process.
 //!

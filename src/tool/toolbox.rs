@@ -225,7 +225,7 @@ impl Toolbox {
         self.tools.values().find_map(|known| known.tool.sandbox())
     }
 
-    /// The locks and contents that those tools share which change files on this machine; `None` where no tool does.
+    /// The locks and contents that those tools share which change files on this machine; `None` if no tool does.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) fn files(&self) -> Option<crate::tool::Files> {
         // The writer comes first: in a toolbox of several setups, a restore must wait for the locks of `write` and `edit`.
@@ -233,7 +233,7 @@ impl Toolbox {
         named("write").or_else(|| self.tools.values().find_map(|known| known.tool.files())).cloned()
     }
 
-    /// Those of the names that no tool has, and the names of all tools; `None` where there are none. A pattern may match nothing.
+    /// Those of the names that no tool has, and the names of all tools; `None` if there are none. A pattern may match nothing.
     pub(crate) fn unknown_among<'n>(&self, names: impl Iterator<Item = &'n String>) -> Option<(String, String)> {
         let is_unknown = |name: &&str| !name.contains(['*', '?', '!']) && self.find(name).is_none();
         let unknown: Vec<_> = names.map(String::as_str).filter(is_unknown).collect();

@@ -95,7 +95,7 @@ pub struct Truncation {
     pub content: String,
     /// Whether anything is missing.
     pub truncated: bool,
-    /// Which limit cut it; `None` where nothing is missing.
+    /// Which limit cut it; `None` if nothing is missing.
     pub truncated_by: Option<TruncatedBy>,
     /// How many lines there were.
     pub total_lines: usize,

@@ -44,7 +44,7 @@ impl Charset {
         }
     }
 
-    /// The text of some bytes, with a byte order mark as a character; `None` where decoding would lose bytes.
+    /// The text of some bytes, with a byte order mark as a character; `None` if decoding would lose bytes.
     pub(super) fn decode(self, bytes: &[u8]) -> Option<String> {
         self.encoding().decode_without_bom_handling_and_without_replacement(bytes).map(Cow::into_owned)
     }

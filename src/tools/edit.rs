@@ -197,7 +197,7 @@ struct Edited<'b> {
     before: Cow<'b, [u8]>,
     /// The new content, as UTF-8.
     changed: Changed,
-    /// The new content in the encoding of the file; `None` where that is UTF-8.
+    /// The new content in the encoding of the file; `None` if that is UTF-8.
     content: Option<Vec<u8>>,
 }
 

@@ -59,7 +59,7 @@ impl Form {
         Some(Form { charset, bom, crlf })
     }
 
-    /// The text in the old encoding; `None` where that lacks a character, or the bytes would be taken for another encoding.
+    /// The text in the old encoding; `None` if that lacks a character, or the bytes would be taken for another encoding.
     fn encoded(self, text: &str) -> Option<Vec<u8>> {
         let bare = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mark = if self.bom { "\u{feff}" } else { "" };

@@ -170,7 +170,7 @@ impl Call<'_> {
     }
 
     /// The state in which a file may be overwritten, for a call that has not read the file; it refuses like [`Call::refuse_stale`].
-    /// `None` where the file may be in any state: the session has not seen it, or it cannot be read now.
+    /// `None` if the file may be in any state: the session has not seen it, or it cannot be read now.
     pub(super) fn overwritable(&self, file: &WorkspacePath) -> Result<Option<Version>, ToolResult> {
         let version = match self.recalled(file) {
             None => return Ok(None),

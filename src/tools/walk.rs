@@ -258,7 +258,7 @@ impl Missed {
         (self.ignored > 0).then(|| format!("[{} {left_out}; include_ignored searches them]", self.ignored))
     }
 
-    /// The notice for the model; `None` where nothing was missed.
+    /// The notice for the model; `None` if nothing was missed.
     pub(super) fn notice(self) -> Option<String> {
         let unreadable = (self.unreadable > 0).then(|| format!("{} folders could not be read", self.unreadable));
         let deep =

@@ -81,7 +81,7 @@ pub struct Message {
     /// Whether the tokens are our estimate, because the provider gave no figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// Cost of the answer; `None` where no price is known.
+    /// Cost of the answer; `None` if no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
     /// How the answer ended; only on messages of the model.

@@ -43,7 +43,7 @@ pub struct SandboxTerms {
     /// What they may read beside the usual paths.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub read: BTreeSet<String>,
-    /// What they may write beside the workspace and the usual paths.
+    /// What they may write next to the workspace and the usual paths.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub write: BTreeSet<String>,
 }

@@ -193,7 +193,7 @@ fn tool_result(call: &CallId, content: Value, is_error: bool) -> Bytes {
     blocks([block])
 }
 
-/// The blocks of an answer; empty where nothing of it can be sent.
+/// The blocks of an answer; empty if nothing of it can be sent.
 ///
 /// A thought goes back only to the provider that it came from, and with its signature: the API refuses an unsigned thought, as in
 /// an answer that was cut short. Servers that sign nothing may still want it back next to its calls: the quirk

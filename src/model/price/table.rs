@@ -134,7 +134,7 @@ pub const PRICES: &[KnownPrice] = &[
     cached("gemini", "gemini-2.5-flash-lite", [100, 100, 400], "2025-12", FLASH_LITE),
 ];
 
-/// What that model costs at that provider; `None` where it is not known.
+/// What that model costs at that provider; `None` if it is not known.
 ///
 /// A name is that of the table, or the same with `-latest` or a date behind it: a hyphen, and 4, 6 or 8 digits that hyphens may
 /// part. Nothing else is taken for it: `gpt-5-pro` is not `gpt-5`.

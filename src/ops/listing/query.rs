@@ -103,7 +103,7 @@ impl SessionQuery {
 pub struct SessionCursor {
     /// The session that the page ended with, and when it was last used; `None` before the first one of a part.
     pub(super) at: Option<(Millis, SessionId)>,
-    /// The part of the rows that the page is of; `None` where the index was not behind at the first page.
+    /// The part of the rows that the page is of; `None` if the index was not behind at the first page.
     pub(super) part: Option<Part>,
 }
 

@@ -32,7 +32,7 @@ impl Fold for Digest {
     }
 }
 
-/// A page; `None` where the index cannot be used or made.
+/// A page; `None` if the index cannot be used or made.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
     let mut page = look(store, query);

@@ -52,7 +52,7 @@ impl Recorded {
         Ok(Recorded { append, entries, inputs, words })
     }
 
-    /// The state that a replay can begin with; `None` where it cannot begin at this append.
+    /// The state that a replay can begin with; `None` if it cannot begin at this append.
     pub(super) fn begins(&self) -> Option<&State> {
         match &self.entries.first()?.record {
             Record::State(state) => Some(state),

@@ -59,7 +59,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// Puts the file back. `None` where the file is already as it should be.
+    /// Puts the file back. `None` if the file is already as it should be.
     fn put_back(&self) -> Result<Option<FileChange>, String> {
         let Bench { workspace, files, .. } = self.bench;
         let failed = |error: WorkspaceError| error.to_string();

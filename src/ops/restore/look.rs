@@ -90,7 +90,7 @@ pub(super) fn one(workspace: &Workspace, path: &str) -> Now {
     }
 }
 
-/// The place of a path as it is written on a tape; `None` where it leads out of the workspace.
+/// The place of a path as it is written on a tape; `None` if it leads out of the workspace.
 pub(super) fn place(workspace: &Workspace, path: &str) -> Option<WorkspacePath> {
     workspace.beneath(&names::given(path)).filter(|place| !place.relative().as_os_str().is_empty())
 }

@@ -47,7 +47,7 @@ pub struct PlannedFile {
     pub by: Vec<Seq>,
     /// Whether others changed it between two of these changes. A restore removes that change too; its content is kept.
     pub others_between: bool,
-    /// The change as a unified diff, or a line that says why there is none; `None` where nothing would change.
+    /// The change as a unified diff, or a line that says why there is none; `None` if nothing would change.
     pub diff: Option<String>,
     /// The target state of the file.
     pub(super) target: FileState,

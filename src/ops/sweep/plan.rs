@@ -30,7 +30,7 @@ pub(super) struct Candidate {
     /// Its forks that are not gone. A fork that is not a candidate (made since, or not readable) is never removed, so the session
     /// stays.
     pub(super) forks: BTreeSet<SessionId>,
-    /// Why it stays in any case; `None` where it may go.
+    /// Why it stays in any case; `None` if it may go.
     pub(super) protected: Option<KeptReason>,
 }
 

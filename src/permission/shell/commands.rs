@@ -121,7 +121,7 @@ impl Scan {
         self.found(Simple { name: name.to_owned(), args, role: Role::Command, reads })
     }
 
-    /// The paths that a command reads by name, in each folder that it may be in; `None` where it is not known to only report. A path
+    /// The paths that a command reads by name, in each folder that it may be in; `None` if it is not known to only report. A path
     /// in a home folder is outside of the workspace, and may be any path that a rule names.
     fn reads(&mut self, name: &str, args: &[Arg]) -> Result<Option<Vec<String>>, Unclear> {
         let with_home = |arg: &Arg| Arg { text: arg.text.replace(HOME, "~"), splits: arg.splits };

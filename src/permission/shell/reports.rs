@@ -103,7 +103,7 @@ fn is_option(arg: &Arg) -> bool {
     arg.text.starts_with('-') && arg.text.len() > 1
 }
 
-/// The paths that operands name; `None` where one is not known. A glob names the folder that it is in, and itself.
+/// The paths that operands name; `None` if one is not known. A glob names the folder that it is in, and itself.
 fn paths(operands: Vec<&Arg>) -> Option<Vec<String>> {
     let mut paths = Vec::new();
     for operand in operands.into_iter().filter(|arg| arg.text != "-" && arg.text != SUBSTITUTED) {

@@ -54,7 +54,7 @@ impl Builder {
         Ok(runtime)
     }
 
-    /// Everything of a start but the sessions. Also returns the sessions to resume; `None` where they are left alone.
+    /// Everything of a start but the sessions. Also returns the sessions to resume; `None` if they are left alone.
     async fn start_tree(mut self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
         let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };

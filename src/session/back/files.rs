@@ -35,7 +35,7 @@ impl Session {
     /// Changes nothing.
     ///
     /// # Errors
-    /// As [`Session::rollback`]; [`BranchError::Files`] where the workspace cannot be read.
+    /// As [`Session::rollback`]; [`BranchError::Files`] if the workspace cannot be read.
     pub async fn plan_rollback(&self, to: impl Into<RollbackTarget>) -> Result<RollbackPlan, BranchError> {
         let (_, back) = self.way_back(to.into()).await?;
         let files = self.changes(back.to).await?;
@@ -96,7 +96,7 @@ impl Session {
         let Ok(forth) = forth else { return done.files.len() };
         let left = forth.refused.len();
         for files in [done.clone(), Arc::new(forth)] {
-            // If this cannot be recorded, the notes beside the tape still have it.
+            // If this cannot be recorded, the notes next to the tape still have it.
             drop(self.ask(RecordRestored { files }).await);
         }
         left

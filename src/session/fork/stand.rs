@@ -131,10 +131,10 @@ pub(super) fn is_fork_of(
     }
 }
 
-/// Where a fork that was made at `entry` went first; `None` where it has done nothing at all yet.
+/// Where a fork that was made at `entry` went first; `None` if it has done nothing at all yet.
 ///
 /// # Errors
-/// [`TapeError::Exists`] where it has done something else.
+/// [`TapeError::Exists`] if it has done something else.
 fn went_back(store: &dyn TapeStore, fork: &SessionId, entry: Seq) -> Result<Option<Seq>, BranchError> {
     let own = taped::entries(fork, &store.read(fork, entry)?)?;
     let mut own = own.iter().skip_while(|entry| matches!(entry.record, Record::Forked(_) | Record::Imported(_)));

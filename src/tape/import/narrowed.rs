@@ -21,7 +21,7 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// The kind of the entry, and the name of the mark's file beside the tape.
+/// The kind of the entry, and the name of the mark's file next to the tape.
 const IMPORTED: &str = "imported";
 
 /// The data of an `imported` entry: where a session came from, and where it works since.
@@ -46,7 +46,7 @@ impl ImportedFrom {
     }
 }
 
-/// The mark beside the tape. Stored format.
+/// The mark next to the tape. Stored format.
 #[derive(Serialize, Deserialize)]
 struct Mark {
     /// The number of the entry on the tape. A fork from before it needs its own entry.

@@ -57,7 +57,7 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> rusqlite::Resul
     change.execute("delete from labels where session = ?1", [session])
 }
 
-/// The labels after these entries of a session; `None` where they say nothing, so that they are as before.
+/// The labels after these entries of a session; `None` if they say nothing, so that they are as before.
 ///
 /// # Errors
 /// [`TapeError::Io`] if the fork's files, or a tape that it continues from, cannot be read: the fork is then behind.

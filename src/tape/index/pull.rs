@@ -108,8 +108,8 @@ struct Pulled {
     more_in: Option<String>,
 }
 
-/// Adds what is new in a session's files; `None` where they are not what was read before. `reading` is the anchor whose file was
-/// just begun: a bad line in it is damage, and not a sign of another file.
+/// Adds what is new in a session's files; `None` if they are not what was read before. `reading` is the anchor whose file was just
+/// begun: a bad line in it is damage, and not a sign of another file.
 fn pull_session(
     change: &Transaction<'_>,
     layout: &Layout,

@@ -50,8 +50,8 @@ pub enum Order {
 /// characters is found anywhere, also a single one. All other signs (`-`, `:`, …) mean nothing, and `AND` is an ordinary word.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// Words, "phrases" and prefixes*; may be empty where a session, a kind or an anchor narrows the search. At most 1,024 bytes
-    /// and 32 terms.
+    /// Words, "phrases" and prefixes*; may be empty if a session, a kind or an anchor narrows the search. At most 1,024 bytes and
+    /// 32 terms.
     pub words: String,
     /// Entries of this session only. Entries that a fork has from its parent are found in the parent.
     pub session: Option<SessionId>,

@@ -1,4 +1,4 @@
-//! The tables of the index (the search database beside the tapes), and the ids of its rows.
+//! The tables of the index (the search database next to the tapes), and the ids of its rows.
 //!
 //! An entry's id is made from its time, so the order of ids is the order of time, and a range of time is a range of ids. Searches
 //! rest on that. It is exact up to a million entries of one millisecond; further ones get an id of a millisecond nearby.

@@ -1,4 +1,4 @@
-//! Scrubbing the index (the search database beside the tapes): takes deleted sessions out of its files.
+//! Scrubbing the index (the search database next to the tapes): takes deleted sessions out of its files.
 //!
 //! A deletion leaves a note, a folder in `deleted/` (`store/erase.rs`). A search that has caught up finds nothing of the session
 //! from then on, but its words are still in the database file until [`Store::scrub`]. When that returns `true`, no text, title or

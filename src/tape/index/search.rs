@@ -82,7 +82,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Query`] where nothing, or too much, is searched for; [`TapeError::Newer`]; [`TapeError::Index`];
+    /// [`TapeError::Query`] if nothing, or too much, is searched for; [`TapeError::Newer`]; [`TapeError::Index`];
     /// [`TapeError::Io`].
     pub fn search(&self, query: &Query) -> Result<Page, TapeError> {
         // Refuse a bad query before the index is opened or made.

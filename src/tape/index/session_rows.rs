@@ -225,7 +225,7 @@ fn bring<D: Fold>(
     Ok(())
 }
 
-/// Reads all that comes after `row`; `None` where the files are not what was read before.
+/// Reads all that comes after `row`; `None` if the files are not what was read before.
 fn read_on<D: Fold>(
     layout: &Layout,
     session: &SessionId,

@@ -5,7 +5,7 @@
 //! `None`, and the caller reads the session again. A session counts as unchanged while the number of its files and their total
 //! length are what was read, so checking it costs the names in its folder and the lengths of its files.
 //!
-//! A change must keep: no lock is taken and no file is written, because this code runs beside live writers; memory is bounded by
+//! A change must keep: no lock is taken and no file is written, because this code runs alongside live writers; memory is bounded by
 //! a piece or by a few times one append.
 
 use std::{

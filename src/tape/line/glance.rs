@@ -57,7 +57,7 @@ pub(in crate::tape) fn head_seq(line: &[u8]) -> Option<Seq> {
     std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
 }
 
-/// The fields of a complete line; `None` where it is not one.
+/// The fields of a complete line; `None` if it is not one.
 pub(in crate::tape) fn glance(line: &[u8]) -> Option<Glance> {
     serde_json::from_slice(line).ok()
 }

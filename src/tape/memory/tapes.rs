@@ -81,7 +81,7 @@ impl MemoryTape {
         MemoryTape { lines: Vec::new(), parts: Vec::new(), first_part, bytes: 0, chain, holder: None, open: None }
     }
 
-    /// Its last entry; `None` where it has none.
+    /// Its last entry; `None` if it has none.
     pub(super) fn last_own(&self) -> Option<Seq> {
         self.lines.last().map(|line| line.entry.seq)
     }

@@ -1,4 +1,4 @@
-//! The parts of a store of files beside its tapes: the large outputs (`spill/`), the room that is reserved for a full disk, and
+//! The parts of a store of files next to its tapes: the large outputs (`spill/`), the room that is reserved for a full disk, and
 //! what commit logs still have of sessions that were erased.
 //!
 //! A tape is whole without its outputs and without the reserve. The reserve belongs to this owner (this open store) and is freed

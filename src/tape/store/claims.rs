@@ -117,7 +117,7 @@ impl Store {
 pub(super) struct Claiming<'s> {
     store: &'s Store,
     session: &'s SessionId,
-    /// The claim; `None` where its file is gone already, or not there yet.
+    /// The claim; `None` if its file is gone already, or not there yet.
     pub(super) claim: Option<Claim>,
     is_kept: bool,
 }

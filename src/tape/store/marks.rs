@@ -203,7 +203,7 @@ fn touch(path: PathBuf) -> Result<(), TapeError> {
     open_or_make(&path).map(drop).map_err(TapeError::io("make", path))
 }
 
-/// The line in a file of one line; empty where the file cannot be read.
+/// The line in a file of one line; empty if the file cannot be read.
 fn read_line(path: &Path) -> String {
     let line = read_text(path).unwrap_or_default();
     line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)

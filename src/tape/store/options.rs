@@ -96,9 +96,9 @@ pub struct SessionSummary {
     pub id: SessionId,
     /// The place that it continues from, if it is a fork.
     pub from: Option<Forked>,
-    /// The time of its first entry; absent where it has none.
+    /// The time of its first entry; absent if it has none.
     pub created: Option<Millis>,
-    /// The time of its last entry; absent where it has none.
+    /// The time of its last entry; absent if it has none.
     pub last: Option<Millis>,
     /// The number of its last entry; 0 where it has none.
     pub seq: Seq,

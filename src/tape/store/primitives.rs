@@ -177,7 +177,7 @@ impl Store {
         Ok(LogFile::new(path, 0))
     }
 
-    /// [`TapeError::Missing`] where the session has no folder. A hidden session has one.
+    /// [`TapeError::Missing`] if the session has no folder. A hidden session has one.
     pub(in crate::tape) fn must_be_there(&self, session: &SessionId) -> Result<(), TapeError> {
         match self.layout().session(session).is_dir() {
             true => Ok(()),
@@ -196,7 +196,7 @@ pub(in crate::tape) fn position(layout: &Layout, session: &SessionId, seq: Seq) 
     Ok(part.map(|part| Position { seq, time: found.time, more: found.more, sum, part }))
 }
 
-/// The part in a folder; `None` where its first entry is not on the tape yet, or cannot be read.
+/// The part in a folder; `None` if its first entry is not on the tape yet, or cannot be read.
 fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anchor>, TapeError> {
     let first = first_line(&layout.entries(session, folder))?.and_then(|line| glance(&line));
     Ok(first.map(|first| Anchor {

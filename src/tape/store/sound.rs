@@ -34,7 +34,7 @@ use crate::{
 pub struct SoundEnd {
     /// The session that has the entry on its own tape: this session, or one that it continues from.
     pub session: SessionId,
-    /// The last sound entry; it ends an append. 0 where there is none.
+    /// The last sound entry; it ends an append. 0 if there is none.
     pub seq: Seq,
     /// The damage after it; `None` if the session can be opened to write. A tail that is being written, or that was torn when its
     /// writer died, is not damage.

@@ -1,7 +1,7 @@
 //! The status of sessions, for lists and sweeps: live, passive, parked or hidden, and whether a session is protected or in a turn.
 //! Also two values that lists give: [`Behind`] says whether a list or search may miss something, [`ListCost`] what the list cost.
 //!
-//! A status comes from the marks of a session (small files or rows beside its tape). Four kinds of marks are read once for any
+//! A status comes from the marks of a session (small files or rows next to its tape). Four kinds of marks are read once for any
 //! number of sessions; only [`Mark::Claimed`] is looked up for each session. A status may be out of date when it is used, so code
 //! that acts on it (such as a sweep that deletes) must look at the marks again under the session's claim.
 //!
@@ -30,7 +30,7 @@ pub enum Behind {
 
 #[cfg(feature = "sqlite")]
 impl Behind {
-    /// From the number of sessions that were not read completely; `None` where that is not known.
+    /// From the number of sessions that were not read completely; `None` if that is not known.
     pub(in crate::tape) fn of(count: Option<u64>) -> Behind {
         match count {
             None => Behind::Unknown,

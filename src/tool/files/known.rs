@@ -69,14 +69,14 @@ impl<V: Clone> Known<V> {
         }
     }
 
-    /// What was last remembered of a file; `None` where nothing is known.
+    /// What was last remembered of a file; `None` if nothing is known.
     pub(crate) fn recall(&self, session: &SessionId, path: PathBuf) -> Option<V> {
         self.0.lock().entries.get(&(session.clone(), path)).map(|(_, what)| what.clone())
     }
 }
 
 impl Known<Remembered> {
-    /// The content of a file in the state `version`; `None` where the content or the file is not known in this state.
+    /// The content of a file in the state `version`; `None` if the content or the file is not known in this state.
     pub(crate) fn content(&self, session: &SessionId, path: PathBuf, version: &Version) -> Option<FileImage> {
         self.recall(session, path).filter(|known| known.version == *version)?.image
     }

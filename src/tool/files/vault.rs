@@ -1,4 +1,4 @@
-//! The vault of a session: contents of files, kept by their hash beside the session's tape, so that a restore can bring them back.
+//! The vault of a session: contents of files, kept by their hash next to the session's tape, so that a restore can bring them back.
 //! They are the contents before and after the changes of calls and restores, and those of files that the session had read before a
 //! command of `bash`.
 //!

@@ -35,7 +35,7 @@ pub struct Dir {
 pub struct DirEntry {
     /// The name. Not always UTF-8.
     pub name: OsString,
-    /// The kind of file, as the directory says. It is [`FileKind::Unknown`] where the directory does not say: ask [`Dir::info`].
+    /// The kind of file, as the directory says. It is [`FileKind::Unknown`] if the directory does not say: ask [`Dir::info`].
     pub kind: FileKind,
 }
 

@@ -76,7 +76,7 @@ pub(super) enum Missing {
 pub(super) enum Located {
     /// A directory at which no name was left to look up: the root, or a directory reached by `..` or by a link to `.` or `..`.
     Directory(OwnedFd),
-    /// A name in a directory; `stat` is `None` where nothing has that name.
+    /// A name in a directory; `stat` is `None` if nothing has that name.
     Entry { parent: OwnedFd, name: OsString, stat: Option<Stat> },
 }
 

@@ -1,7 +1,7 @@
 //! Writes a file in the workspace ([`Workspace::write`]): in one step where that is possible, so that a reader finds the old
 //! content or the new one, and never outside of the workspace.
 //!
-//! The new content goes to a temporary file beside the target, which is then renamed over it. In two cases the file is written in
+//! The new content goes to a temporary file next to the target, which is then renamed over it. In two cases the file is written in
 //! place, and a reader may find it half written ([`Written::atomic`] is false): it has several hard links, which a rename would
 //! part; or it cannot be replaced, because its directory takes no new file, or because it is a mount. Nothing is synced to the
 //! disk.

@@ -47,7 +47,7 @@ pub(super) struct Capture {
     spill_from: usize,
     /// The cap of the spill file, in bytes.
     spill_bytes_max: u64,
-    /// The folder for the spill file; `None` where no outputs are kept.
+    /// The folder for the spill file; `None` if no outputs are kept.
     folder: Option<Arc<PathBuf>>,
     /// The name of the call in the file's name.
     id: String,
@@ -74,7 +74,7 @@ pub(super) struct Captured {
     pub(super) truncation: Truncation,
     /// How many bytes a terminal would not show: progress that was written over, and escape sequences.
     pub(super) left_out: usize,
-    /// The spill file with the whole output, or why it could not be kept; `None` where none was needed.
+    /// The spill file with the whole output, or why it could not be kept; `None` if none was needed.
     pub(super) spill: Option<Result<SpillFile, String>>,
     pub(super) output: Output,
 }

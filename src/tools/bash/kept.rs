@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Sandbox {
-    /// What a session's tape keeps of the sandbox: of its paths those beyond the usual ones. `None` where it is off.
+    /// What a session's tape keeps of the sandbox: of its paths those beyond the usual ones. `None` if it is off.
     #[must_use]
     pub fn terms(&self) -> Option<SandboxTerms> {
         let required = match self.mode {

@@ -178,7 +178,7 @@ pub struct Sandbox {
     /// Files and folders that they may read and execute. `~` means the home in the tool's environment. By default the folders of
     /// the system and of compilers; not the home folder, `/tmp`, `/var`, `/run`, and other users' files.
     pub read: Vec<PathBuf>,
-    /// Files and folders beside the workspace that they may also write; `~` as above. By default `/dev/null` and its like.
+    /// Files and folders next to the workspace that they may also write; `~` as above. By default `/dev/null` and its like.
     pub write: Vec<PathBuf>,
     /// Whether an unasked command runs unconfined if the system cannot confine it, instead of asking. False by default. With
     /// true, only the names in the rules restrict such a command.
@@ -308,7 +308,7 @@ impl Guard {
         }
     }
 
-    /// What one call is confined to; `None` where it runs as it is. Unless the sandbox is off, it is shown in the tree. Makes the
+    /// What one call is confined to; `None` if it runs as it is. Unless the sandbox is off, it is shown in the tree. Makes the
     /// folder for temporary files.
     pub(super) async fn enter(&self, context: &ToolContext, unasked: bool) -> Result<Option<Room>, Shut> {
         match self.mode {

@@ -35,7 +35,7 @@ pub(super) enum PatchError {
 /// One hunk of the diff.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hunk {
-    /// The line of the old file that the header names; `None` where it names none.
+    /// The line of the old file that the header names; `None` if it names none.
     start: Option<usize>,
     lines: Vec<Line>,
 }
@@ -219,7 +219,7 @@ struct Out {
     content: Vec<u8>,
     /// The ending of the line before. New lines that replace no line take it.
     ending: Option<&'static [u8]>,
-    /// Whether the new last line must have no newline; `None` where the diff does not say, and it stays as it was.
+    /// Whether the new last line must have no newline; `None` if the diff does not say, and it stays as it was.
     ends_open: Option<bool>,
     /// Whether the old line that was taken last had no newline.
     was_open: bool,

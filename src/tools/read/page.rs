@@ -47,7 +47,7 @@ pub(super) struct Page {
     /// How many lines are shown.
     pub(super) shown: usize,
     pub(super) total: Total,
-    /// `None` where the page ends with the file.
+    /// `None` if the page ends with the file.
     pub(super) cut_by: Option<CutBy>,
     /// How many places were not valid UTF-8.
     pub(super) invalid: usize,
@@ -202,7 +202,7 @@ struct Shown {
     /// How many places of it are not UTF-8.
     invalid: usize,
     nuls: usize,
-    /// How many of its bytes are shown; `None` where all are.
+    /// How many of its bytes are shown; `None` if all are.
     cut_after: Option<usize>,
 }
 

@@ -14,7 +14,7 @@ pub struct Changes {
     /// The files: in the order of the changes for a tool that reports each change, by path for a comparison of two looks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
-    /// Why more may have been changed than is listed; `None` where the list is whole.
+    /// Why more may have been changed than is listed; `None` if the list is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlisted: Option<String>,
 }
@@ -49,14 +49,14 @@ pub enum FileState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 pub struct FileImage {
-    /// BLAKE3 of its content, in hex; `None` where it was not read.
+    /// BLAKE3 of its content, in hex; `None` if it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Its permission bits.
     pub mode: u32,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Why its content was not kept; `None` where it was.
+    /// Why its content was not kept; `None` if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
     /// The file and its state as the system tells them (device, inode, size, times), for a file without a hash.

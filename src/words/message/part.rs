@@ -95,7 +95,7 @@ pub struct TextPart {
 /// What the model thought.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReasoningPart {
-    /// The thought; empty where the provider shows none of it.
+    /// The thought; empty if the provider shows none of it.
     pub text: String,
     /// When the model began and ended the thought.
     pub time: Span,
@@ -142,7 +142,7 @@ pub struct StepFinishPart {
     /// Whether the tokens are our estimate, because the provider gave no figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// Cost of the step; `None` where no price is known.
+    /// Cost of the step; `None` if no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
 }

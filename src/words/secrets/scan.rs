@@ -65,7 +65,7 @@ impl Wanted {
         }
     }
 
-    /// The named values that begin at a place. `None` where more text is needed.
+    /// The named values that begin at a place. `None` if more text is needed.
     fn values_at(&self, place: &Place<'_>, keys: &mut Vec<Key>) -> Option<()> {
         let text = &place.text[place.at..];
         for value in &self.values {
@@ -173,7 +173,7 @@ impl Scanner {
         (0..text.len()).find(|from| self.wanted.may_begin(&text[*from..])).unwrap_or(text.len())
     }
 
-    /// Finds the keys that begin at a place. `None` where more text is needed; nothing is changed then.
+    /// Finds the keys that begin at a place. `None` if more text is needed; nothing is changed then.
     fn look(&mut self, place: &Place<'_>, run_end: &mut usize, keys: &mut Vec<Key>) -> Option<()> {
         let here = self.base + place.at;
         keys.clear();

@@ -250,7 +250,7 @@ impl ByFirst {
         ByFirst(rows)
     }
 
-    /// Every key with a known shape that begins at a place. `None` where more text is needed.
+    /// Every key with a known shape that begins at a place. `None` if more text is needed.
     pub(super) fn keys_at(&self, place: &Place<'_>, run_end: &mut usize, keys: &mut Vec<Key>) -> Option<()> {
         let mut take = |found: Found| match found {
             Found::Nothing => Some(()),
