@@ -2,7 +2,7 @@
 //!
 //! They are plain values: no I/O and no decision. There is one exception: [`clock`] and the functions of [`ids`] that make an id
 //! or a moment read the machine's clock, and a new id has random bits. This room uses no other room. Most of the types are stored
-//! formats and parts of the public API, so a change must keep their serialised form.
+//! formats and parts of the public API, so a change must keep their serialized form.
 
 pub(crate) mod clock;
 pub(crate) mod depth;

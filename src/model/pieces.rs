@@ -195,11 +195,11 @@ fn is_plain(byte: u8) -> bool {
 
 /// Writes a value as JSON.
 ///
-/// The values here are strings, numbers, and trees of them with text keys. Such values always serialise, so there is no error to
+/// The values here are strings, numbers, and trees of them with text keys. Such values always serialize, so there is no error to
 /// return.
 pub(crate) fn write_json(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
     let written = serde_json::to_writer(&mut *out, value);
-    debug_assert!(written.is_ok(), "plain values always serialise");
+    debug_assert!(written.is_ok(), "plain values always serialize");
 }
 
 #[cfg(all(test, feature = "http"))]

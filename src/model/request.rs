@@ -2,7 +2,7 @@
 //!
 //! A [`Request`] is complete: a model needs nothing else to answer it, or to answer it again. A [`History`] shares its items, so
 //! that cloning a long conversation is cheap. Each item keeps the fragment of request body that the first wire (the code for one
-//! provider's format) made of it, so that a conversation is serialised once and not once per step.
+//! provider's format) made of it, so that a conversation is serialized once and not once per step.
 //!
 //! A change must keep this: items never change once they are in a history, because clones share them; types stored on tapes
 //! (items, answers and their parts) get new fields with a default only, and no field is renamed; a fragment is never stored, and
@@ -36,7 +36,7 @@ pub struct Request {
     pub reminder: Option<Arc<str>>,
     /// Sampling and limits.
     pub params: Params,
-    /// The name of this request on the tape; the same after a crash. Scripted models recognise a repeated request by it.
+    /// The name of this request on the tape; the same after a crash. Scripted models recognize a repeated request by it.
     pub key: String,
 }
 

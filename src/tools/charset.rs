@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How many bytes are read to recognise UTF-16 without a byte order mark.
+/// How many bytes are read to recognize UTF-16 without a byte order mark.
 const UTF_16_SNIFF_BYTES: usize = 512;
 
 /// An encoding other than UTF-8.

@@ -188,7 +188,7 @@ impl MessageId {
     }
 
     /// Whether only the runtime may give this id: `task-` or `branch-`, and a number. The runtime gives such ids to its own
-    /// messages (news of a child, the summary of a branch), and recognises them by the id.
+    /// messages (news of a child, the summary of a branch), and recognizes them by the id.
     ///
     /// ```
     /// use tamtam::MessageId;

@@ -163,7 +163,7 @@ fn a_bad_rule_in_json_is_named_by_its_line() {
     }
 }
 
-/// A file that nobody's friend wrote costs an error, and neither the stack nor much time.
+/// A hostile file costs an error, and neither the stack nor much time.
 #[test]
 fn hostile_texts_are_errors() {
     let deep = 200_000;

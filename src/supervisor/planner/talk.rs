@@ -2,7 +2,7 @@
 //! driver (the part that acts) for. The tasks that wait for a child report in the same words ([`ChildEvent`]). Values only.
 //!
 //! [`Event::Child`] and the actions [`Action::Spawn`], [`Action::Stop`] and [`Action::Arm`] carry the [`Generation`] of their start
-//! or timer, so that a late event is recognised. The others carry none. A change must give the generation to every new event that
+//! or timer, so that a late event is recognized. The others carry none. A change must give the generation to every new event that
 //! such a task sends, else a late one would hit the next incarnation.
 
 use std::{sync::Arc, time::Duration};

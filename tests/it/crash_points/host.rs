@@ -14,7 +14,7 @@ use super::{
     world::{MESSAGES, Server, World, message},
 };
 
-/// How long the story may take. It waits for a second of back-off in it.
+/// How long the story may take. It waits for a second of backoff in it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long an answer may take before the host asks again.
