@@ -22,7 +22,7 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AgentSpec {
-    /// The name, where the place of the text does not say it.
+    /// The name, if the path of the text does not give it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What the agent is for.
@@ -73,7 +73,7 @@ pub struct AgentSpec {
     /// Whether sessions that name no agent work as it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
-    /// `true` takes the agent away, also where it is built in or defined by another source.
+    /// `true` takes the agent away, also if it is built in or defined by another source.
     #[serde(skip_serializing_if = "Option::is_none", alias = "disabled")]
     pub disable: Option<bool>,
 }

@@ -54,7 +54,7 @@ pub struct TaskProgress {
 pub struct TaskEvent {
     /// Which tool.
     pub tool: String,
-    /// What the call did, in a few words, where the tool says so.
+    /// What the call did, in a few words, if the tool says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Whether the call failed.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::version;
 use crate::{permission::Rule, words::ids::SessionId, words::is_default, words::message::FilePart};
 
-/// A task, as it is given. [`Session::delegate`](crate::Session::delegate) fills in what the sender leaves empty: the ids, the
-/// sender and the recipient.
+/// A task, as sent. [`Session::delegate`](crate::Session::delegate) fills in what the sender leaves empty: the ids, the sender
+/// and the recipient.
 ///
 /// ```
 /// use tamtam::session::TaskRequest;
@@ -31,7 +31,7 @@ pub struct TaskRequest {
     /// The version of the envelope.
     #[serde(default = "version")]
     pub v: u32,
-    /// What all tasks of one request of a user have in common: the id of its message. Filled in where it is empty.
+    /// What all tasks of one request of a user have in common: the id of its message. Filled in if empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
     /// The id of this task: that of the message which is the task. Always filled in by the runtime.
@@ -60,7 +60,7 @@ pub struct TaskRequest {
     /// Files that go with the question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<FilePart>,
-    /// The tools that the child may use at most, by names and patterns; all that agent and parent allow where this is left out.
+    /// The tools that the child may use at most, by names and patterns; all that agent and parent allow if this is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<BTreeSet<String>>,
     /// Further rules for the child. They come before its agent's, so they can only narrow what the child may do.

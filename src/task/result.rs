@@ -55,7 +55,7 @@ pub struct TaskResult {
 #[serde(default)]
 #[non_exhaustive]
 pub struct TaskOutput {
-    /// The last text of the child; what it had by then where it was stopped.
+    /// The last text of the child; what it had by then if it was stopped.
     pub answer: String,
     /// What the answer rests on. The runtime fills in none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,7 +85,7 @@ pub struct TaskError {
     pub code: String,
     /// What happened, in words.
     pub message: String,
-    /// Whether the same task may come to a good end if it is given again.
+    /// Whether the same task may succeed if it is sent again.
     pub retryable: bool,
 }
 
