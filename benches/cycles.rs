@@ -1,4 +1,4 @@
-//! A child of a dynamic supervisor is started and stopped a million times, and memory is looked at on the way.
+//! A child of a dynamic supervisor is started and stopped a million times, and memory is measured on the way.
 //!
 //! `cargo bench --bench cycles` runs a million; a number behind `--` runs so many.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -34,7 +34,7 @@ fn main() {
                 );
             }
         }
-        // The last one's node goes a moment after its end is told.
+        // The last node goes a moment after its end is reported.
         while !registry.snapshot()[0].children.is_empty() {
             tokio::task::yield_now().await;
         }

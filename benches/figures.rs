@@ -1,7 +1,7 @@
 //! The figures of `docs/PERFORMANCE.md`: distributions, memory, recovery. Prints one line a figure.
 //!
-//! `cargo bench --bench figures` runs all; a word behind `--` picks those whose name contains it. `--short` runs each at a fiftieth of its
-//! size, to see that it still works: its figures say nothing.
+//! `cargo bench --bench figures` runs all; a word after `--` picks those whose name contains it. `--short` runs each at a fiftieth
+//! of its size, to see that it still works: its figures say nothing.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -75,7 +75,7 @@ async fn bash() {
     let path = std::env::var_os("PATH").unwrap();
     let tool = Bash::new(BashOptions::new([("PATH".into(), path)]));
     let context = ToolContext::detached(folder.path().to_path_buf(), folder.path().join("spill"));
-    // A call that nobody was asked about runs confined by the kernel, where this system can do that.
+    // An unasked call runs confined by the kernel, if this system can do that.
     let mut unasked = context.clone();
     unasked.held = tool.permissions().iter().any(|name| name == "confined_bash").then(|| Arc::new(Held::default()));
     // Most of what a call takes is the start of bash itself, which takes longer than that of a small `sh`.
@@ -171,7 +171,7 @@ async fn long_turn() {
     drop(runtime.shutdown().await);
 }
 
-/// (c) A message that steers: accepted on the tape, and the running call told to stop.
+/// (c) A steering message: accepted on the tape, and the running call stopped.
 async fn steering() {
     for live in [1_usize, scaled(1_000)] {
         let folder = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ async fn steering() {
         let (mut accepted, mut stopped) = (Vec::new(), Vec::new());
         for _ in 0..(scaled(1_000) / live).max(1) {
             for session in &sessions {
-                // All calls run: one that is stopped before it began would have nobody to tell.
+                // All calls run: a call stopped before it began could not report that.
                 while began.load(Ordering::SeqCst) < expected {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -241,7 +241,7 @@ async fn memory() {
     }
 }
 
-/// (e) Opening a session of about 1,000 entries until its handle is there.
+/// (e) Opening a session of about 1,000 entries until its handle is returned.
 async fn recovery() {
     let folder = tempfile::tempdir().unwrap();
     let id: SessionId = "long".parse().unwrap();

@@ -61,7 +61,7 @@ fn commands() {
     println!("a call without a command, judged: {:.1?}", read_and_judged(&Access::new("read", "src/lib.rs")));
 }
 
-/// As many rules about commands as about paths. The ones that match come first and the last match stands, so all are looked at.
+/// As many rules about commands as about paths. The matching ones come first and the last match wins, so all are checked.
 fn many_rules() -> Ruleset {
     let all = [
         Rule::new("bash", "*", Action::Allow),
@@ -98,7 +98,7 @@ fn decisions() {
     }
 }
 
-/// A tool that wants what it was told, as `bash` and as another permission. It does nothing, or starts a shell that runs `true`.
+/// A tool that wants its argument, as `bash` and as another permission. It does nothing, or starts a shell that runs `true`.
 struct Wants {
     access: Access,
     shell: Option<Bash>,

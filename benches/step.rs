@@ -1,8 +1,8 @@
 //! What a step costs beside its model and its tool: the whole path through `Session::send`, and a hand-written floor.
 //!
 //! One iteration is a turn of 32 steps: the model (in memory) asks for one call of a tool that does nothing, 31 times, and
-//! then ends. The floor does the same in a plain loop and writes one line of JSON a step. Beside the times stands what a step
-//! allocates, which is the same on a busy machine.
+//! then ends. The floor does the same in a plain loop and writes one line of JSON a step. Next to the times are a step's
+//! allocations, which are the same on a busy machine.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{hint::black_box, io::Write as _};
@@ -27,7 +27,7 @@ fn steps(c: &mut Criterion) {
 
     let folder = tempfile::tempdir().unwrap();
     let (runtime, session) = tokio.block_on(parts::session(folder.path(), STEPS));
-    // Somebody listens, so that events are made and delivered.
+    // A listener, so that events are made and delivered.
     let mut events = session.events();
     let listener = tokio.spawn(async move { while events.next().await.is_some() {} });
     group.bench_function("session", |b| {

@@ -1,8 +1,8 @@
 //! The figures of the file tools in `docs/PERFORMANCE.md`. Prints one line a figure.
 //!
-//! `cargo bench --bench tools` runs all; a word behind `--` picks those whose name contains it. It makes some
-//! GiB of sparse and plain files in the temporary folder, and removes them. `--short` makes them a fiftieth of that, to see that each
-//! part still works: its figures say nothing.
+//! `cargo bench --bench tools` runs all; a word after `--` picks those whose name contains it. It makes some GiB of
+//! sparse and plain files in the temporary folder, and removes them. `--short` makes them a fiftieth of that, to see that each part
+//! still works: its figures say nothing.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{

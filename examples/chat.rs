@@ -55,7 +55,7 @@ impl Bot {
             _ if words == "/stop" => chat.abort("the person said stop").await.map(drop)?,
             // The running turn reads the words at its next step; an idle conversation begins a turn.
             Some(words) => chat.steer(words).await.map(drop)?,
-            // Gets an answer of its own, after the running one.
+            // Gets its own answer, after the running one.
             None => chat.prompt(words).await.map(drop)?,
         }
         Ok(())
@@ -95,7 +95,7 @@ pub async fn chat(store: &Path, model: Arc<dyn Model>, mut lines: mpsc::Receiver
     while let Some(line) = lines.recv().await {
         bot.line(&line).await.unwrap_or_else(|error| (bot.show)("bot", &error.to_string()));
     }
-    // Running turns finish; one that takes longer goes on at the next start. The listeners end with the runtime.
+    // Running turns finish; a longer one continues at the next start. The listeners end with the runtime.
     bot.runtime.drain(Duration::from_secs(10)).await;
     bot.runtime.shutdown().await;
     bot.listeners.join_all().await;
@@ -113,7 +113,7 @@ pub fn echo(request: &Request) -> Reply {
 #[tokio::main]
 async fn main() -> Result {
     let (send, lines) = mpsc::channel(16);
-    // Reading stdin blocks, so it has a thread of its own.
+    // Reading stdin blocks, so it has its own thread.
     std::thread::spawn(move || stdin().lines().map_while(|line| line.ok()).try_for_each(|it| send.blocking_send(it)));
     let show = |name: &str, text: &str| println!("[{name}] {text}");
     chat(Path::new("chats"), Arc::new(Scripted::from_fn(echo)), lines, Arc::new(show)).await

@@ -1,4 +1,4 @@
-//! An operator at 3 a.m.: a host with twenty sessions, one that crashes again and again, and one that is stuck.
+//! An operator at 3 a.m.: a host with twenty sessions, one crashing again and again, and one stuck.
 //!
 //! `cargo run --example operate`: no key, no network. Every line below a `$` is real: the tree, the crash report, the watch.
 
@@ -55,7 +55,7 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
         chat.prompt("build it").await?;
     }
 
-    // One that crashes at its call, again and again, and one that goes on with a model that blocks whoever asks for its price.
+    // One crashes at its call, again and again, and one continues with a model that blocks when asked for its price.
     let (poison, stuck) = (open("poison").await?, open("stuck").await?);
     lookup.stuck.get_or_init(|| stuck.clone());
     let mut watch = runtime.watch("poison");
@@ -78,7 +78,7 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
     told(&mut watch, out, |what| matches!(what, Happening::Parked {})).await?;
     writeln!(out, "\n$ inspect poison\n{}", runtime.inspect("poison").ok_or("it is there")?)?;
 
-    // It is parked: who sends is told so. The operator lets it go, gives up the turn that crashes it, and it answers again.
+    // It is parked: senders get an error. The operator unparks it, aborts the turn that crashes it, and it answers again.
     if let Err(SendError::Parked) = poison.prompt("hello?").await {
         writeln!(out, "a sender is told: {}\n", SendError::Parked)?;
     }
@@ -88,7 +88,7 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
     poison.wait().await?;
     writeln!(out, "poison says: {}\n", poison.prompt("question 19").await?.wait().await?.text)?;
 
-    // It is stuck in code that never awaits: it can be seen, and it cannot be told anything.
+    // It is stuck in code that never awaits: it is visible, but takes no command.
     writeln!(out, "$ top busy\n{}", runtime.top(By::Busy, 3))?;
     writeln!(out, "$ pause stuck")?;
     if let Err(error) = operator.pause("stuck").await {
@@ -129,7 +129,7 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
         writeln!(out, "{}", crash.line())?;
     }
 
-    // The two long calls run still; whatever they build, they finish it.
+    // The two long calls still run, and finish their work.
     writeln!(out, "\n$ drain")?;
     let finish = async {
         seen(&runtime, "chat-01", |node| node.phase == Some("tools")).await?;
@@ -166,8 +166,8 @@ fn reply(request: &Request) -> Reply {
     reply.with_usage(usage)
 }
 
-/// Models with the worst of bugs. A price is asked once for each model, by the first session that needs it, inside its actor; so
-/// one that blocks there makes that session stuck.
+/// Models with the worst of bugs. A price is asked once for each model, by the first session that needs it, inside its actor; so a
+/// model that blocks there makes that session stuck.
 struct Night {
     script: Arc<Scripted>,
     released: Mutex<mpsc::Receiver<()>>,
@@ -188,8 +188,7 @@ impl Models for Night {
     }
 }
 
-/// A tool with bugs of its own. One that panics loses its call and no more, so the crash of the actor itself is the operator's
-/// drill.
+/// A tool with bugs. A panic loses only its call, so the crash of the actor itself is the operator's drill.
 #[derive(Clone)]
 struct Lookup {
     operator: Arc<OnceLock<Operator>>,
@@ -210,7 +209,7 @@ impl Tool for Lookup {
     }
 
     fn effect(&self) -> Effect {
-        // It is run again in the next incarnation, and so crashes that one, too.
+        // It runs again in the next incarnation, and so crashes that, too.
         Effect::Read
     }
 
@@ -235,7 +234,7 @@ impl Tool for Lookup {
     }
 }
 
-/// A tool that takes until it is told to stop.
+/// A tool that runs until it is stopped.
 struct Build;
 
 impl Tool for Build {
@@ -281,7 +280,7 @@ fn line(runtime: &Runtime, id: &str) -> String {
         .to_owned()
 }
 
-/// Writes down what is told, up to such a thing.
+/// Prints the events, up to a matching one.
 async fn told(watch: &mut Watch, out: &mut impl Write, is_it: impl Fn(&Happening) -> bool) -> Result<(), Failed> {
     while let Some(event) = watch.next().await {
         writeln!(out, "{event}")?;

@@ -26,7 +26,7 @@ struct Order {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let order = tool::typed("order", "Orders things from the warehouse.", |Order { item, count }, cx| async move {
         cx.progress.title(format!("ordering {count} {item}"));
-        // The call to the warehouse stands here. It takes each key once, so after a crash the call may be made again.
+        // The call to the warehouse goes here. It takes each key once, so after a crash the call may be made again.
         format!("ordered {count} {item} under {}", cx.key)
     })
     .effect(Effect::Idempotent);

@@ -4,7 +4,7 @@
 //! The bench starts the driver and speaks a protocol of phases with it. The driver prints one line of JSON for each phase that it
 //! has reached, and then waits for a line: `ready` (everything is loaded), `opened` (so many sessions are open and idle), `done`
 //! (so many of them have run to their end, each with all of its tool results). A line holds the CPU time of the process and the
-//! monotonic clock. What the bench says stands in the environment:
+//! monotonic clock. The environment has the bench's settings:
 //!
 //! | variable | what |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `WORKDIR`, `HOME` | the folder with the files that are read; the folder that gets the tapes |
 //! | `AUTO=1` | wait for no line |
 //! | `PERSIST=0` | tapes in memory |
-//! | `TOOL=plain` | a tool that reads a file and does nothing else, in place of the library's `read` |
-//! | `LISTEN=0` | nobody listens |
+//! | `TOOL=plain` | a tool that only reads a file, instead of the library's `read` |
+//! | `LISTEN=0` | no listener |
 
 use std::{
     env,
@@ -85,7 +85,7 @@ fn phase(name: &str, ok: usize) {
     }
 }
 
-/// Reads all events of a session, and counts its good results. Gives the stream back, so that what it holds stays.
+/// Reads all events of a session, and counts its good results. Returns the stream, so that its contents stay.
 async fn listen(mut events: EventStream, calls: usize) -> (usize, EventStream) {
     let mut good = 0;
     while good < calls {

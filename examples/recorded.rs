@@ -36,8 +36,8 @@ pub fn tools() -> Toolbox {
     Toolbox::new([Arc::new(look_up) as Arc<dyn Tool>])
 }
 
-/// Once, by hand: has the conversation and keeps its tape. A real model may stand in the place of the scripted one. The `tapes` are
-/// the recording; the `file` is a copy in one piece, which needs nothing but itself.
+/// Once, by hand: has the conversation and keeps its tape. A real model may replace the scripted one. The `tapes` are the
+/// recording; the `file` is a copy in one piece, which needs nothing but itself.
 pub async fn record(tapes: &Path, session: &SessionId, file: &Path) -> Result<(), Failed> {
     let replies = [Reply::call("look_up", json!({ "number": 7 })), Reply::text("Your gongs were sent on Monday.")];
     let model = Arc::new(Scripted::new(replies));
@@ -53,7 +53,7 @@ fn reading(tapes: &Path) -> Result<Store, Failed> {
     Ok(Store::open(tapes, StoreOptions { access: Access::Read, ..StoreOptions::default() })?)
 }
 
-/// A test of the version of tamtam: it decides the same as the one that recorded the file. A difference is an error.
+/// A test of the version of tamtam: it decides the same as the version that recorded the file. A difference is an error.
 pub fn tamtam_decides_the_same(file: &Path) -> Result<Checked, Failed> {
     Ok(check(file)?)
 }

@@ -15,7 +15,7 @@ use tamtam::{
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// The agents of the team: each works in a session of its own, and says in its last message what it has.
+/// The agents of the team: each works in its own session, and reports in its last message.
 fn team() -> Result<Agents, Failed> {
     let agent = |name: &str, description: &str, prompt: &str| {
         let mut agent = Agent::new(name, description);
@@ -28,10 +28,10 @@ fn team() -> Result<Agents, Failed> {
     Ok(Agents::built_in().with(search)?.with(writer)?)
 }
 
-/// Gives one task, and waits for its result. A task that ended in another way than well is a result too.
+/// Gives one task, and waits for its result. A task that failed is a result too.
 async fn task(editor: &Session, agent: &str, intent: &str, query: String) -> Result<TaskResult, Failed> {
     let mut options = TaskOptions::default();
-    // The program waits for the end by itself, so the editor's model need not be told of it.
+    // The program itself waits for the end, so the editor's model need not learn of it.
     options.link = Link::ATTACHED;
     let child = editor.delegate(TaskRequest::new(agent, intent, query), options).await?;
     let result = child.result().await?;

@@ -1,7 +1,7 @@
 //! A host's own scheduler and connector in the tree of the runtime: started, restarted, parked and stopped with it.
 //!
 //! The connector takes messages from outside (here: a channel) and sends them to a session; its line breaks once, and its
-//! supervisor brings it back. The scheduler has a start of its own and asks the session something every so often.
+//! supervisor brings it back. The scheduler has a separate start and asks the session something from time to time.
 //!
 //! `cargo run --example scheduler`: no key, no network.
 

@@ -7,9 +7,9 @@
 //! [`Agents`] or the choice of a session; a bad value is an error, and is not ignored.
 //!
 //! A change must keep this: an agent's rules are a layer under the host's, and a later layer cannot undo a deny, so no agent gets
-//! rights that the host denies. Rules that were read from a text stand before those of the session, which may still deny what they
-//! allow. Only the runtime's own agents (and copies that a host changes) have rules behind those of the session, which may allow
-//! what the session asks about.
+//! rights that the host denies. Rules read from a text come before those of the session, which may still deny what they allow.
+//! Only the runtime's own agents (and copies that a host changes) have rules after those of the session, which may allow what the
+//! session asks about.
 
 mod built_in;
 mod command;
@@ -93,7 +93,7 @@ pub struct Agent {
     /// Words behind the system prompt of the session. They are never read from a text.
     #[serde(skip)]
     addition: Option<&'static str>,
-    /// Rules that stand behind those of the session, and may allow what it asks about. They are never read from a text.
+    /// Rules that come after those of the session, and may allow what it asks about. They are never read from a text.
     #[serde(skip)]
     last_rules: Vec<Rule>,
 }
@@ -106,7 +106,7 @@ pub struct Agent {
 pub enum AgentMode {
     /// A session may work as it; no task is given to it.
     Primary,
-    /// Tasks are given to it; no session of its own works as it.
+    /// Only tasks use it; no top-level session works as it.
     Subagent,
     /// Both.
     #[default]
@@ -131,7 +131,7 @@ pub struct AgentLimits {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadAgent {
-    /// There is no agent of that name.
+    /// No agent has that name.
     #[error("there is no agent {given:?}{}{known}", if known.is_empty() { "" } else { ": choose " })]
     Unknown {
         /// The name that was asked for.
@@ -218,7 +218,7 @@ impl Agent {
         let (field, problem) = if !is_name(&self.name) {
             ("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _, with / between two parts"))
         } else if self.description.trim().is_empty() && !self.hidden {
-            ("description", "is missing: nobody could tell what the agent is for".to_owned())
+            ("description", "is missing: say what the agent is for".to_owned())
         } else if self.description.chars().count() > DESCRIPTION_MAX {
             ("description", format!("is longer than {DESCRIPTION_MAX} characters"))
         } else if prompt.is_some_and(|prompt| prompt.trim().is_empty()) {
@@ -238,7 +238,7 @@ impl Agent {
         } else if is_off(self.top_p, 1.0) {
             ("top_p", "is not a number from 0 to 1".to_owned())
         } else if !self.options.is_null() && !self.options.is_object() {
-            ("options", "is no table".to_owned())
+            ("options", "is not a table".to_owned())
         } else if !depth::is_within(&self.options, depth::VALUE_DEPTH_MAX) {
             ("options", format!("is {}", depth::TooDeep))
         } else {
@@ -279,13 +279,13 @@ impl Agent {
         self.native && self.name == "plan"
     }
 
-    /// Whether the agent has something that no text can give it: words behind the session's prompt, or rules behind the session's
+    /// Whether the agent has something that no text can give it: words after the session's prompt, or rules after the session's
     /// rules. A session that begins as such an agent has the default one as its own, and can go back to it.
     pub(crate) fn is_mode(&self) -> bool {
         self.addition.is_some() || !self.last_rules.is_empty()
     }
 
-    /// The agent's rules as a layer under the host's; `None` where the agent has none.
+    /// The agent's rules as a layer under the host's; `None` if the agent has none.
     #[must_use]
     pub fn ruleset(&self) -> Option<Ruleset> {
         self.ruleset_of(self.permission.clone())
@@ -312,7 +312,7 @@ mod tests {
         tool::Access,
     };
 
-    /// J-13, H-22: the one who sums up is hidden, has its own prompt and no tools, and may do nothing.
+    /// J-13, H-22: the summarizing agent is hidden, has its own prompt and no tools, and may do nothing.
     #[test]
     fn the_compaction_agent_may_do_nothing() {
         let agent = Agent::compaction();
@@ -332,13 +332,13 @@ mod tests {
         let agent = Agent::from_json(text).unwrap();
         assert_eq!(agent.limits.steps_max, Some(9));
         assert_eq!(Agent::from_json(&serde_json::to_string(&agent).unwrap()).unwrap(), agent);
-        // Whether an agent is the runtime's own is no part of its text.
+        // An agent's text does not say whether it is the runtime's own.
         for agent in [Agent { native: false, ..Agent::compaction() }, Agent::new("plain", "Does all.")] {
             assert_eq!(Agent::from_json(&serde_json::to_string(&agent).unwrap()).unwrap(), agent);
         }
     }
 
-    /// What is wrong is named, with the field that is to be mended.
+    /// What is wrong is named, with the field to fix.
     #[test]
     fn a_wrong_agent_is_refused_by_the_name_of_its_field() {
         for (text, expected) in [
@@ -358,7 +358,7 @@ mod tests {
             (r#"{"name":"a//b","description":"x"}"#, "name must be"),
             (r#"{"name":"a","description":"x","temperature":2.5}"#, "temperature is not"),
             (r#"{"name":"a","description":"x","topP":-1}"#, "top_p is not"),
-            (r#"{"name":"a","description":"x","options":3}"#, "options is no table"),
+            (r#"{"name":"a","description":"x","options":3}"#, "options is not a table"),
             (r#"{"name":"a","description":"x","steps":3,"maxSteps":4}"#, "duplicate field"),
             (r#"{"name":"a","description":"x","model":"gpt"}"#, "write PROVIDER/MODEL"),
             (r#"{"name":"a","description":"x","tools":{"read":"yes"}}"#, "invalid type"),

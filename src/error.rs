@@ -6,8 +6,8 @@
 //! that a sender can act upon also say what to do next.
 //!
 //! A change must keep this: a refusal has the same text in every error that passes it on; a cause that is an error type is kept
-//! as the source, and a cause that is known only as text is kept as text; and no type of ractor, reqwest or rusqlite stands in a
-//! variant.
+//! as the source, and a cause that is known only as text is kept as text; and no variant names a type of ractor, reqwest or
+//! rusqlite.
 
 mod kind;
 
@@ -32,7 +32,7 @@ pub enum SendError {
     Handled,
     /// An input hook that guards crashed or took too long, so the message was not sent.
     #[error(
-        "the hook {hook} failed ({error}), so the message was not sent: mend it, or let its `guards()` say false where messages may pass without it"
+        "the hook {hook} failed ({error}), so the message was not sent: fix it, or return false from its `guards()` if messages may pass without it"
     )]
     HookFailed {
         /// Its name.
@@ -51,15 +51,15 @@ pub enum SendError {
     )]
     Draining,
     /// The runtime is shut down.
-    #[error("the runtime is shut down: start another one on the same tapes, and the session is there")]
+    #[error("the runtime is shut down: start another one on the same tapes to continue the session")]
     Closed,
     /// An operator stops the session, and its actor is not down yet. Once the actor is down, the next message wakes the session.
     /// Where the stop says [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable), the actor goes down when the
     /// code that it runs ends, or never.
     #[error("an operator is stopping the session: send again when it has stopped, and it wakes")]
     Stopped,
-    /// The runtime ended, or the session was stopped or crashed, while the command was on its way to the tape. Within some seconds
-    /// nobody could tell whether the tape has it: the disk did not answer, or somebody had woken the session again.
+    /// The runtime ended, or the session was stopped or crashed, while the command was on its way to the tape. For some seconds
+    /// it was unknown whether the tape has it: the disk did not answer, or the session was woken again.
     ///
     /// Send a message again under the same id: if the tape has it, the answer is its receipt, and it is never taken twice.
     #[error(
@@ -68,19 +68,19 @@ pub enum SendError {
         match message { Some(_) => "send it again under the same id", None => "look at the session's state when it is awake" }
     )]
     Unsettled {
-        /// The id of the message; `None` where the command was no message.
+        /// The id of the message; `None` if the command was not a message.
         message: Option<MessageId>,
     },
-    /// The session crashed twice while it decided about this input, so the input was given up. Nothing of it takes effect.
-    #[error("the session crashed twice on this input, so it was given up: `inspect` shows why")]
+    /// The session crashed twice while it decided about this input, so the input was dropped. It has no effect.
+    #[error("the session crashed twice on this input, so it was dropped: `inspect` shows why")]
     Crashed,
-    /// The session was asleep and could not be woken, or it crashed and its tape cannot be read just now.
+    /// The session was asleep and could not be woken, or it crashed and its tape cannot be read at the moment.
     #[error("failed to wake the session: {0}")]
     Unavailable(#[source] Box<OpenError>),
     /// The tape could not be written. The message was not accepted; it is safe to send it again under the same id.
     #[error("failed to write the tape: {0}")]
     Storage(#[source] TapeError),
-    /// The session refused the command: it is busy with a turn, too many messages wait, it has ended for good, and others.
+    /// The session refused the command: it is busy with a turn, too many messages wait, it has ended permanently, and others.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -100,13 +100,13 @@ impl From<OpenError> for SendError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The builder was told nothing about where tapes are kept.
+    /// The builder has no setting for where tapes are kept.
     #[error("no store was given: call Builder::store with a folder, or Builder::in_memory")]
     NoStore,
     /// The builder was given no model.
     #[error("no model was given: call Builder::model or Builder::models")]
     NoModel,
-    /// A tool has a name that no model can be told, or two tools have one name.
+    /// A tool has a name that providers reject, or two tools have one name.
     #[error("{0}")]
     Tools(String),
     /// A limit of [`RuntimeLimits`](crate::runtime::RuntimeLimits) is out of range.
@@ -138,7 +138,7 @@ pub enum StartError {
 #[non_exhaustive]
 pub enum SpawnError {
     /// The parent did not take the task: [`Refusal::TooDeep`], [`Refusal::TooManyTasks`] and others in
-    /// [`SendError::Refused`], or an error of its own.
+    /// [`SendError::Refused`], or another error.
     #[error(transparent)]
     Parent(#[from] SendError),
     /// The child's workspace is outside of its parent's.
@@ -155,13 +155,13 @@ pub enum SpawnError {
         /// What is wrong, and what could be taken.
         why: String,
     },
-    /// An agent that was to write a text gave none. If it ran, its session and what it cost are recorded.
+    /// An agent asked for a text wrote none. If it ran, its session and what it cost are recorded.
     #[error("nothing was written: {why}")]
     Unwritten {
         /// Why not.
         why: String,
     },
-    /// The child did not come up. If the parent's tape has the task, the parent tries on, and the DOWN comes all the same.
+    /// The child did not come up. If the parent's tape has the task, the parent keeps trying, and the DOWN still comes.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -173,7 +173,7 @@ pub enum OpenError {
     /// The tape could not be made, claimed or read.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// The tape is damaged in the middle: it can be read up to the damage, but the session cannot go on.
+    /// The tape is damaged in the middle: it can be read up to the damage, but the session cannot continue.
     #[error("session {session} is damaged: {damage}")]
     Damaged {
         /// The id of the session.
@@ -220,8 +220,8 @@ pub enum OpenError {
         /// The id of the session.
         session: SessionId,
     },
-    /// The runtime's tape store crashed too often and is kept stopped. It starts again by itself, within half a minute. Sessions
-    /// that are awake work on.
+    /// The runtime's tape store crashed too often and is kept stopped. It restarts automatically within half a minute. Sessions
+    /// that are awake keep working.
     #[error(
         "the tape store crashed too often and is kept stopped for half a minute: try again then, `inspect` shows why"
     )]
@@ -286,7 +286,7 @@ impl OpenError {
         }
     }
 
-    /// Whether the cause never goes away by itself.
+    /// Whether the cause never goes away without help.
     pub(crate) fn is_for_good(&self) -> bool {
         match self {
             OpenError::Tape(error) => error.is_for_good(),
@@ -326,7 +326,7 @@ pub enum DeleteError {
         /// The session whose task it does.
         parent: SessionId,
     },
-    /// There is no such session, another process has it, or the store refused.
+    /// The session does not exist, another process has it, or the store refused.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -347,7 +347,7 @@ pub enum PassivateError {
 }
 
 impl PassivateError {
-    /// The reason that passes by itself within moments.
+    /// The reason that passes within moments.
     pub(crate) const PASSING: &'static str = "it is just waking up, or a task of it is just ending";
 }
 
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
     use crate::words::ids::Seq;
 
-    /// One thing has one text, whoever says it: the core's refusal, the library's error, a reply of the JSON lines.
+    /// One cause has one text everywhere: the core's refusal, the library's error, a reply of the JSON lines.
     #[test]
     fn a_refusal_is_said_in_the_same_words_by_whoever_passes_it_on() {
         let refusals = [
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(full.to_string(), "the inbox is full: 64 wait already; send or ask again when some were answered");
     }
 
-    /// Whoever is refused reads what to do next: behind the first colon or semicolon, and it is not the cause that is named there.
+    /// Each refusal says what to do next: after the first colon or semicolon, and that part is not the cause.
     #[test]
     fn what_a_session_refuses_says_what_to_do_next() {
         let next = [

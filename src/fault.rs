@@ -10,7 +10,7 @@
 //! select points by name, so rename a point together with its tests. A test that blocks at a point keeps every lock that is held
 //! there.
 
-/// Marks a crash point: the [`Faults`] that are told of it, its name, and its owner.
+/// Marks a crash point: the [`Faults`] to call, its name, and its owner.
 macro_rules! fault {
     ($faults:expr, $point:literal, $of:expr) => {
         #[cfg(feature = "fault-injection")]

@@ -2,24 +2,21 @@
 //!
 //! | point | kind | when it crashes, or takes longer than five seconds |
 //! |---|---|---|
-//! | [`Hook::on_input`] | pipe | the message is refused; where the hook does not [guard](Hook::guards), it goes on as it was |
-//! | [`Hook::on_answer`] | pipe | the answer is withheld; where the hook does not guard, it goes on as it was |
+//! | [`Hook::on_input`] | pipe | the message is refused; without a [guard](Hook::guards), it passes unchanged |
+//! | [`Hook::on_answer`] | pipe | the answer is withheld; without a guard, it passes unchanged |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed |
-//! | [`Hook::on_result`] | pipe | the result is withheld; where the hook does not guard, it goes on as it was |
+//! | [`Hook::on_result`] | pipe | the result is withheld; without a guard, it passes unchanged |
 //! | [`Hook::output_filter`] | pipe | a crash fails the call; there is no time limit, so a filter must not wait |
-//! | [`Hook::on_event`] | observer | a panic is reported; there is no time limit: a slow observer falls behind, and is told how many events it missed |
+//! | [`Hook::on_event`] | observer | a panic is reported; without a time limit: a slow observer falls behind, and learns how many events it missed |
 //!
-//! Hooks run in the order they were added. A pipe's output is the next pipe's input. The first gate that refuses decides, and the
-//! later gates are not asked. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at
-//! its next `await`; one that blocks its thread without awaiting cannot be cut off.
-//!
-//! Three hooks are ours: [`Redact`] takes keys out of what tools give, [`ReadLoop`] gives a hint to a model that only reads, and
-//! [`Planning`] helps it to plan.
+//! Hooks run in the order they were added. A pipe's output is the next pipe's input. The first gate that refuses decides; later
+//! gates are not called. A hook cannot change the id of a message. A callback that is cut off after five seconds is dropped at its
+//! next `await`; one that blocks its thread without awaiting cannot be cut off. Three hooks are ours: [`Redact`], [`ReadLoop`],
+//! [`Planning`].
 //!
 //! A change must keep this: no hook runs in a session's actor, and no callback runs where its panic is not caught. Input hooks run
 //! in the sender's task, answer pipes in the worker of their request, gates, result pipes and filters with their call, and each
-//! observer on a thread of its own. So a hook that hangs holds up the message, request or call that it sees, or itself, and not the
-//! session's actor.
+//! observer on its own thread. So a hook that hangs delays the message, request or call that it sees, or itself, and not the actor.
 
 mod counts;
 mod planning;
@@ -51,16 +48,16 @@ pub const HOOK_LIMIT: Duration = Duration::from_secs(5);
 /// The verdict of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go on.
+    /// Continue.
     Pass,
-    /// The call must not run; the model is told why.
+    /// The call must not run; the model gets the reason.
     Block(String),
 }
 
 /// The result of an input pipe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The message goes on, changed or as it was.
+    /// The message passes, changed or as it was.
     Pass(Box<Message>),
     /// The hook has dealt with the message: it is not sent, and the sender gets [`SendError::Handled`](crate::SendError::Handled).
     Handled,
@@ -98,7 +95,7 @@ pub struct HookCall {
     pub arguments: Value,
     /// What may be done about the call after a crash, as its tool says: a call with [`Effect::Read`] changes nothing.
     pub effect: Effect,
-    /// What the call was judged by: all that it said it wants to do.
+    /// What the call was judged by: all that it wants to do.
     pub access: Vec<Access>,
     /// The way back to the session, for its handle.
     pub(crate) session_ref: SessionRef,
@@ -110,27 +107,27 @@ pub trait Hook: Send + Sync + 'static {
     /// The name of the hook, for errors and refusals.
     fn name(&self) -> &str;
 
-    /// Whether a message is refused where [`Hook::on_input`] of this hook crashes or takes too long, and an answer or a result
+    /// Whether a message is refused if [`Hook::on_input`] of this hook crashes or takes too long, and an answer or a result
     /// withheld where [`Hook::on_answer`] or [`Hook::on_result`] does: a hook that takes secrets out must not be passed over. A
     /// hook whose changes are not needed says `false`, and the message, answer or result passes as it was.
     fn guards(&self) -> bool {
         true
     }
 
-    /// Whether the hook sees the model's answers: [`Hook::on_answer`] is called only where this is `true`. Then nobody is shown an
-    /// answer piece by piece: its texts are shown whole, once all hooks have passed it.
+    /// Whether the hook sees the model's answers: [`Hook::on_answer`] is called only where this is `true`. Then answers are not
+    /// shown piece by piece: the texts are shown whole, once all hooks have passed them.
     fn sees_answers(&self) -> bool {
         false
     }
 
-    /// Sees a message before it is accepted, also one that replaces a waiting one ([`Session::edit`](crate::Session::edit)). The
-    /// context says for which session; its handle may be asked for the state, and must not be waited for.
+    /// Sees a message before it is accepted, also a message that replaces a waiting one ([`Session::edit`](crate::Session::edit)).
+    /// The context names the session; its handle may be asked for the state, but a wait on it would hang.
     ///
     /// Everything that people, hosts and models put into a conversation in a user's place comes here: messages that are sent, edited
     /// or made of a command, the message that gives a child its task ([`Session::spawn_child`](crate::Session::spawn_child),
-    /// [`Session::delegate`](crate::Session::delegate), the tools `task` and `task_send`; the context names the child, which is not
-    /// there yet), the words of a rejection, and the summary of a handoff. What the runtime itself tells a session does not: news of
-    /// a child, the summaries of compactions and branches.
+    /// [`Session::delegate`](crate::Session::delegate), the tools `task` and `task_send`; the context names the child, which does
+    /// not exist yet), the words of a rejection, and the summary of a handoff. What the runtime itself says to a session does not:
+    /// news of a child, the summaries of compactions and branches.
     ///
     /// ```
     /// use tamtam::{
@@ -165,9 +162,9 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async move { Input::Pass(Box::new(message)) })
     }
 
-    /// Sees the model's answer before anybody else: before a listener is shown a piece of it, before it is recorded, and before its
-    /// calls run. The hook may change texts and the arguments of calls, and may take parts out. An answer that was cut off in the
-    /// middle comes too, as far as it goes. The summaries of compactions do not.
+    /// Sees the model's answer before anyone else: before a listener is shown a piece of it, before it is recorded, and before its
+    /// calls run. The hook may change texts and the arguments of calls, and may take parts out. A truncated answer comes too, as
+    /// far as it goes. The summaries of compactions do not.
     ///
     /// Where the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls
     /// do not run, the turn ends as [`Refused`](crate::Outcome::Refused), and its tokens are charged. See [`Hook::guards`].
@@ -209,11 +206,11 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async { Verdict::Pass })
     }
 
-    /// Sees the result of a call that ran, good or bad, before it is recorded: also one that says that the tool crashed. What the
-    /// runtime says of a call that did not run (denied, blocked, skipped) does not come here.
+    /// Sees the result of a call that ran, good or bad, before it is recorded: also the error of a crashed tool. The runtime's
+    /// answer for a call that did not run (denied, blocked, skipped) does not come here.
     ///
-    /// Where the hook crashes or takes over five seconds, the result is withheld: the model is told that the call ran and that its
-    /// result is not shown, and nothing of the result is recorded but the changes to files. See [`Hook::guards`].
+    /// If the hook crashes or takes over five seconds, the result is withheld: the model learns that the call ran and that its
+    /// result is not shown, and only the changes to files are recorded of the result. See [`Hook::guards`].
     fn on_result<'a>(&'a self, _call: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move { result })
     }
@@ -227,7 +224,7 @@ pub trait Hook: Send + Sync + 'static {
     }
 
     /// Sees every event of every session, one at a time, in the order in which they were made, some time after. The callback may
-    /// block: that holds up nobody, and up to 4,096 events or 32 MiB wait meanwhile. Events beyond that are lost to this hook;
+    /// block: that delays no session, and up to 4,096 events or 32 MiB wait meanwhile. Events beyond that are lost to this hook;
     /// those that are on a tape can be read again ([`Session::events_after`](crate::Session::events_after)). At the end of the
     /// runtime the hook is shown the waiting events, for at most five seconds.
     fn on_event(&self, _event: &Event) {}
@@ -264,7 +261,7 @@ struct Placed {
 }
 
 impl Hooks {
-    /// Asks each hook what it is.
+    /// Asks each hook for its kind.
     pub(crate) fn new(hooks: impl IntoIterator<Item = Arc<dyn Hook>>) -> Hooks {
         let placed = |hook: Arc<dyn Hook>| {
             let (name, guards, sees_answers) = (hook.name().into(), hook.guards(), hook.sees_answers());
@@ -282,7 +279,7 @@ impl Hooks {
         self.0.iter().map(|placed| (&placed.hook, &placed.name))
     }
 
-    /// Runs the input pipes. `None` where one has dealt with the message, an error where one that guards has failed.
+    /// Runs the input pipes. `None` if one has handled the message, an error if one that guards has failed.
     pub(crate) async fn on_input(
         &self,
         context: &HookContext,

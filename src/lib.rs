@@ -30,9 +30,9 @@
 //! - [`tape`]: the append-only record that everything is recovered from; a store of files, in memory, or of your own.
 //! - [`ops`]: operations on a store beside the sessions: list, sweep, restore files, replay.
 //! - [`model`]: the contract of a model, and prices; the clients of OpenAI's and Anthropic's APIs; the scripted model for tests.
-//! - [`tool`]: the contract of a tool. The feature `tools` brings seven tools along.
+//! - [`tool`]: the contract of a tool. The feature `tools` adds seven tools.
 //! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and which calls a person is asked about.
-//! - [`supervisor`]: children, restarts, parking; a host may put actors of its own under the same tree.
+//! - [`supervisor`]: children, restarts, parking; a host may put its own actors under the same tree.
 //!
 //! # What a host must give
 //!

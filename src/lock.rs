@@ -1,5 +1,5 @@
-//! A mutex that stays usable after a panic under it: the standard mutex without poisoning. With it a panic that was caught in one
-//! session or hook keeps nobody else out.
+//! A mutex that stays usable after a panic under it: the standard mutex without poisoning. A panic caught in one session or hook
+//! locks out no other.
 //!
 //! The standard mutex reports an error to everyone who locks it after such a panic, because the value may be half changed.
 //! [`Lock`] ignores that report. In exchange, code under a lock must complete each change before anything can panic, so that the
@@ -26,7 +26,7 @@ impl<T: ?Sized> Lock<T> {
         unspoiled(self.0.lock())
     }
 
-    /// Takes the lock if it is free, without waiting; `None` while somebody else holds it.
+    /// Takes the lock if it is free, without waiting; `None` while it is held elsewhere.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),

@@ -1,6 +1,6 @@
 //! The contract of a model: a request goes in, deltas come out as they arrive, and one answer at the end.
 //!
-//! A host implements [`Model`] to plug in a provider of its own. An implementation must not retry, wait between tries or keep a
+//! A host implements [`Model`] to plug in its own provider. An implementation must not retry, wait between tries or keep a
 //! conversation: the session decides about retries, and each request carries all that it needs.
 //!
 //! **Cancellation.** Dropping the future of [`Model::stream`] must end the request; the HTTP clients here close the connection, or
@@ -13,8 +13,8 @@
 //! A *wire* is the client code for one provider's format: it renders requests and reads streams. The wires are behind features:
 //! `openai` and `anthropic`, each with what they share; `http` is both.
 //!
-//! A change must keep this: no type of the HTTP crate stands in a public signature, and nothing in this room knows an actor or
-//! reads the environment.
+//! A change must keep this: no public signature names a type of the HTTP crate, and nothing in this room knows an actor or reads
+//! the environment.
 
 mod arguments;
 mod assembly;
@@ -97,7 +97,7 @@ pub struct ModelLimits {
     pub context: u64,
     /// Tokens of one answer.
     pub output: u64,
-    /// Whether images may be sent. If not, a line that names the image stands in for it.
+    /// Whether images may be sent. If not, a line that names the image replaces it.
     pub images: bool,
 }
 
@@ -118,7 +118,7 @@ pub trait Model: Send + Sync + 'static {
         ModelLimits::default()
     }
 
-    /// The price of its tokens; `None` where it is not known. Must answer at once, without I/O.
+    /// The price of its tokens; `None` if it is not known. Must answer at once, without I/O.
     fn price(&self) -> Option<Price> {
         None
     }
@@ -137,8 +137,8 @@ pub trait Model: Send + Sync + 'static {
 /// Finds a model by its name, for messages and settings that name one.
 ///
 /// [`Models::find`] is called from a worker, never from a session's handler. The other two methods are called from the handler, so
-/// they must answer at once: one that hangs costs its session and a thread, and on a tokio runtime of one thread it holds up all.
-/// A runtime asks them once for each name and keeps the answers, but asks again after a panic.
+/// they must answer at once: one that hangs costs its session and a thread, and on a tokio runtime of one thread it blocks
+/// everything. A runtime asks them once for each name and keeps the answers, but asks again after a panic.
 pub trait Models: Send + Sync + 'static {
     /// The model of that name, or why there is none (unknown provider, missing key).
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError>;
@@ -151,7 +151,7 @@ pub trait Models: Send + Sync + 'static {
         ModelLimits::default()
     }
 
-    /// The price of that model's tokens; `None` where it is not known. Must answer at once, without I/O.
+    /// The price of that model's tokens; `None` if it is not known. Must answer at once, without I/O.
     ///
     /// The entry of each request keeps it.
     fn price_of(&self, name: &ModelRef) -> Option<Price> {

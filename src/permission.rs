@@ -1,14 +1,14 @@
 //! Decides whether a call of a tool may be made: rules in layers, and the judgement that follows from them.
 //!
 //! A rule says what to do about one permission and the patterns that it is wanted for. Inside a layer the last matching rule
-//! stands, or the first one where the layer says so ([`MatchOrder`]). Layers are ordered from the most to the least powerful:
-//! host, then session, then grants of people ([`offers`] says what they may grant). The last layer with a matching rule decides, so
-//! it may loosen an earlier `ask`; but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are chains
-//! of their own beside the child's, and the strictest answer stands. Where no rule matches, the answer is `ask`, and a session
+//! wins, or the first one if the layer says so ([`MatchOrder`]). Layers are ordered from the most to the least powerful: host,
+//! then session, then grants of people ([`offers`] says what they may grant). The last layer with a matching rule decides, so it
+//! may loosen an earlier `ask`; but no layer can undo a `deny` of a layer before it. The rules of a child's ancestors are
+//! separate chains next to the child's, and the strictest answer wins. If no rule matches, the answer is `ask`, and a session
 //! without rules runs under the profile `strict`.
 //!
-//! A pattern over the text of a shell command guards nothing, so a command is judged by its parts: [`with_parts`] puts one access
-//! for each part in its place, and the strictest answer about them stands. Sessions do that when they ask a tool what a call wants.
+//! A pattern over the text of a shell command guards nothing, so a command is judged by its parts: [`with_parts`] replaces it by
+//! one access for each part, and the strictest answer about them wins. Sessions do that when they ask a tool what a call wants.
 //!
 //! The core calls this code and replay calls it again, so it must stay pure: no disk, no clock, no wait. Rules and judgements are
 //! stored on tapes. A change of how rules match makes old tapes replay to another decision.
@@ -108,7 +108,7 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Which of the matching rules of a ruleset stands.
+/// Which of the matching rules of a ruleset wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -127,7 +127,7 @@ pub struct Ruleset {
     pub name: String,
     /// The rules, in the order in which they were written.
     pub rules: Vec<Rule>,
-    /// Which of the rules that match stands: by default the last one, also on tapes that are older than this field.
+    /// Which of the matching rules wins: by default the last one, also on tapes older than this field.
     #[serde(default, skip_serializing_if = "is_default")]
     pub order: MatchOrder,
 }
@@ -142,7 +142,7 @@ impl Ruleset {
         self.rules.append(&mut more.rules);
     }
 
-    /// A ruleset of which the last matching rule stands.
+    /// A ruleset whose last matching rule wins.
     ///
     /// ```
     /// use tamtam::permission::{judge, Action, Globs, MatchOrder, Rule, Ruleset};
@@ -164,7 +164,7 @@ impl Ruleset {
         Ruleset { order, ..self }
     }
 
-    /// The rules from the strongest to the weakest: of those that match, the first one here stands. Code that looks for the rule
+    /// The rules from the strongest to the weakest: of those that match, the first one here wins. Code that looks for the rule
     /// that decides must go through this, so that both orders hold everywhere.
     pub fn strongest_first(&self) -> impl Iterator<Item = &Rule> {
         let last = self.rules.len();
@@ -180,7 +180,7 @@ impl Ruleset {
 pub struct Judgement {
     /// What to do.
     pub action: Action,
-    /// The rule that decided; `None` where none matched.
+    /// The rule that decided; `None` if none matched.
     pub rule: Option<Rule>,
     /// The name of the layer that has the rule; `default` where no rule matched.
     pub layer: String,
@@ -225,7 +225,7 @@ fn by_text<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, g
     stands.map_or_else(unruled, judgement)
 }
 
-/// Judges all accesses of a call; the strictest decision stands. [`decide`] also says which access decided.
+/// Judges all accesses of a call; the strictest decision wins. [`decide`] also says which access decided.
 pub fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Judgement {
     decide(layers, accesses, globs).judgement
 }
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(decided, [Action::Allow, Action::Deny, Action::Ask, Action::Deny, Action::Deny]);
     }
 
-    /// H-08, C-04: whoever gives some rules gets no allow with them that was not said: about the rest a person is asked.
+    /// H-08, C-04: a host's rules allow only what they say: about the rest a person is asked.
     #[test]
     fn rules_about_some_things_allow_nothing_else() {
         let partial = set("user", &[("bash", "git *", Action::Allow), ("edit", "docs/**", Action::Allow)]);
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(judge([&partial], &Access::new("bash", "git log")).action, Action::Allow);
     }
 
-    /// The strictest of several accesses of one call stands.
+    /// The strictest of several accesses of one call wins.
     #[test]
     fn a_call_is_as_restricted_as_its_strictest_access() {
         let rules = set("s", &[("read", "**", Action::Allow), ("external_directory", "*", Action::Deny)]);

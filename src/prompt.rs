@@ -1,4 +1,4 @@
-//! What a session is told before its first message: the system prompt, assembled from sections of four layers.
+//! The system prompt of a session, assembled from sections of four layers.
 //!
 //! ```text
 //! provider     for a family of models: nothing of ours, a provider of the host's may say something
@@ -9,10 +9,10 @@
 //!
 //! (A fifth layer, `addition`, comes later: words that an agent adds which the session is switched to, `kernel/switch.rs`.)
 //!
-//! The providers ([`EnvironmentProvider`]) are asked once, when a session is made. What they say is in the session's settings, on
-//! its tape. So a resumed or replayed session sends the same bytes, until somebody changes its prompt or its agent, which stands
-//! on the tape too. The servers of models cache requests by their beginning. A change must not put into this text what is read
-//! anew for each request, such as the time or the present files. A reminder goes behind the history (`model/request.rs`).
+//! The providers ([`EnvironmentProvider`]) are asked once, when a session is made. Their texts are in the session's settings, on
+//! its tape. So a resumed or replayed session sends the same bytes, until its prompt or its agent is changed, which the tape also
+//! records. Model servers cache requests by their beginning. A change must not put into this text what is read for each request,
+//! such as the time or the present files. A reminder goes after the history (`model/request.rs`).
 //!
 //! A host without such providers gets one text, the default prompt or its own, without sections.
 
@@ -50,7 +50,7 @@ When you are done, say in a few words what you did and what is left.";
 /// The default system prompt of a workspace, in one text.
 ///
 /// `date` is a day such as `2026-11-21`. The library reads no clock, so without a date the prompt names none. The platform is the
-/// one that this program was built for. The same workspace, date and platform give the same bytes.
+/// program's build target. The same workspace, date and platform produce the same bytes.
 #[must_use]
 pub(crate) fn system(workspace: &str, date: Option<&str>) -> String {
     format!("{WHO}\n{}\n\n{HOW}", place(workspace, date))
@@ -82,7 +82,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// C-25, P-02, P-08, PROMPT-001, PROMPT-002: the same inputs give the same bytes; folder, platform and day are named, and no
+    /// C-25, P-02, P-08, PROMPT-001, PROMPT-002: the same inputs produce the same bytes; folder, platform and day are named, and no
     /// time of day.
     #[test]
     fn the_prompt_is_stable_and_names_workspace_and_day() {

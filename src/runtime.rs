@@ -1,13 +1,13 @@
 //! A runtime: starts, holds and ends one supervised tree of sessions inside a host's process.
 //!
 //! [`Runtime`] makes, opens, forks, lists, sweeps, passivates and deletes sessions. A runtime is a value, never a global: two
-//! runtimes in one process do not see each other, and share only what the host gives to both. Dropping a future of a method stops
-//! the wait, and takes back nothing that the method began (`docs/CANCELLATION.md` has a row for each).
+//! runtimes in one process do not see each other, and share only what the host passes to both. Dropping a future of a method
+//! stops the wait, and undoes nothing that the method began (`docs/CANCELLATION.md` has a row for each).
 //!
 //! A change must keep this: a method decides nothing about a turn (the kernel does); a method that touches the store does so
 //! through `Shared::blocking` or on a blocking task, because a disk may be slow; a method makes, deletes or sweeps nothing if it is
-//! called while the runtime drains or after its end began (`is_open`); and the end begins in `ending.rs`, whether a caller asks for
-//! it or drops the last clone. (A root that crashes too often goes down by itself: `close_with` in `runtime/tree.rs`.)
+//! called while the runtime drains or after its end began (`is_open`); and the end begins in `ending.rs`, whether a caller asks
+//! for it or drops the last clone. (A root that crashes too often ends the tree: `close_with` in `runtime/tree.rs`.)
 
 mod agents;
 mod builder;
@@ -148,9 +148,9 @@ impl Runtime {
     /// ([`Builder::environment`]), for two seconds at most. Dropping the future does not take the session back.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where the id is taken or the tape cannot be made; [`OpenError::Workspace`] where the workspace is not a
-    /// folder; [`OpenError::UnknownTools`] where the options name tools that there are not; [`OpenError::Options`] where a title or a
-    /// name is too long, or the parameters are too deep; [`OpenError::Closed`] where the runtime drains or ends.
+    /// [`OpenError::Tape`] if the id is taken or the tape cannot be made; [`OpenError::Workspace`] if the workspace is not a
+    /// folder; [`OpenError::UnknownTools`] if the options name tools that there are not; [`OpenError::Options`] if a title or a
+    /// name is too long, or the parameters are too deep; [`OpenError::Closed`] if the runtime drains or ends.
     pub async fn create(&self, mut options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
         known_tools(&self.inner.shared.toolbox, &options)?;
@@ -172,7 +172,7 @@ impl Runtime {
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let now = self.inner.shared.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
-        // A task of its own: other callers may wait for this activation, even if this future is dropped.
+        // A separate task: other callers may wait for this activation, even if this future is dropped.
         let making = flight.make(First { entries, state });
         let tasks = &self.inner.shared.tasks;
         tasks.spawn_on(making, &self.inner.shared.tokio).await.map_err(OpenError::lost)??;
@@ -180,14 +180,14 @@ impl Runtime {
     }
 
     /// Opens a conversation of the store: wakes the session, and returns when it is awake. Many callers may open one session at
-    /// the same time: there is one actor and one claim. A turn that was cut off goes on.
+    /// the same time: there is one actor and one claim. An interrupted turn continues.
     ///
-    /// Opening does not listen to events. While nobody listens, an ask of a resumed turn is denied at once (unless the session's
-    /// asks wait, [`SessionOptions::asks_wait`]); [`Runtime::open_heard`] listens before the turn goes on.
+    /// Opening does not listen to events. Without a listener, an ask of a resumed turn is denied at once (unless the session's
+    /// asks wait, [`SessionOptions::asks_wait`]); [`Runtime::open_heard`] listens before the turn continues.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where the store has no such session, or another process has claimed it; [`OpenError::Damaged`] where the
-    /// tape is damaged in the middle; [`OpenError::Parked`] where the session is kept stopped.
+    /// [`OpenError::Tape`] if the store has no such session, or another process has claimed it; [`OpenError::Damaged`] if the tape
+    /// is damaged in the middle; [`OpenError::Parked`] if the session is kept stopped.
     pub async fn open(&self, id: &SessionId) -> Result<Session, OpenError> {
         let session = self.session(id);
         self.wake(&session).await?;
@@ -216,8 +216,7 @@ impl Runtime {
     /// The handle of a conversation. The handle stays valid while the conversation sleeps, crashes or is restarted behind it.
     ///
     /// A handle is little more than an id, and this method looks nothing up. The first message wakes the conversation, and fails
-    /// with [`SendError::Unavailable`](crate::SendError::Unavailable) where the store has no such id. [`Runtime::open`] checks
-    /// first.
+    /// with [`SendError::Unavailable`](crate::SendError::Unavailable) if the store has no such id. [`Runtime::open`] checks first.
     #[must_use]
     pub fn session(&self, id: &SessionId) -> Session {
         Session { shared: self.inner.shared.clone(), slot: self.inner.shared.slot(id) }
@@ -229,22 +228,22 @@ impl Runtime {
         self.inner.shared.slots.all_awake().iter().map(|slot| slot.id.clone()).collect()
     }
 
-    /// The conversations that are kept stopped until somebody unparks them, by id. Parking outlives the runtime.
+    /// The conversations that are kept stopped until they are unparked, by id. Parking outlives the runtime.
     #[must_use]
     pub fn parked(&self) -> Vec<Parked> {
         let parked = self.inner.shared.slots.parked().into_iter();
         parked.map(|(session, why)| Parked { session, why }).collect()
     }
 
-    /// Puts a session to sleep now, and returns when it has given up its actor, its tape and its state. By then the session is no
-    /// longer in the tree, lists show it as passive, a sweep may remove it and another process may open it. The next message wakes
-    /// it, even a message that arrives meanwhile. A session that sleeps already is no error.
+    /// Puts a session to sleep now, and returns when its actor, tape and state are released. By then the session is no longer in
+    /// the tree, lists show it as passive, a sweep may remove it and another process may open it. The next message wakes it, even a
+    /// message that arrives meanwhile. A sleeping session is not an error.
     ///
     /// The tape is given back after its waiting appends are written, so a stuck disk holds this call up. Dropping the future stops
     /// the wait, and nothing else.
     ///
     /// # Errors
-    /// [`PassivateError::Busy`] where the session has something to do; [`PassivateError::Parked`].
+    /// [`PassivateError::Busy`] if the session has something to do; [`PassivateError::Parked`].
     pub async fn passivate(&self, id: &SessionId) -> Result<(), PassivateError> {
         put_to_sleep(&self.inner.shared, id).await
     }
@@ -258,7 +257,7 @@ impl Runtime {
 
     /// Conversations as people want to see them, a page at a time: newest first, with title, age, size, cost and status. Over files
     /// the page comes from the index, which is first brought up to date for at most [`SessionQuery::wait`]. Over any other engine,
-    /// and where there is no index, the page is read from the tapes; see [`SessionPage`].
+    /// and without an index, the page is read from the tapes; see [`SessionPage`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -298,8 +297,8 @@ impl Runtime {
         self.inner.shared.blocking(plan).await
     }
 
-    /// Removes for good the conversations that a policy does not keep, with everything stored beside their tapes; see
-    /// [`ops::sweep_planned`](crate::ops::sweep_planned) for what is never removed. The sweep holds up no session, and stops
+    /// Permanently removes the conversations that a policy does not keep, with everything stored next to their tapes; see
+    /// [`ops::sweep_planned`](crate::ops::sweep_planned) for what is never removed. The sweep delays no session, and stops
     /// between two removals when the runtime ends. Dropping the future lets the sweep finish.
     ///
     /// ```
@@ -332,7 +331,7 @@ impl Runtime {
         Ok(swept.map_err(OpenError::lost)??)
     }
 
-    /// The report of the newest sweep that this runtime made by itself ([`Builder::sweeps`]); `None` before the first.
+    /// The report of the newest sweep that this runtime made on schedule ([`Builder::sweeps`]); `None` before the first.
     #[must_use]
     pub fn last_sweep(&self) -> Option<Arc<SweepReport>> {
         self.inner.shared.sweeper.newest.lock().clone()
@@ -394,7 +393,7 @@ impl Runtime {
     /// session is woken; a parked session is unparked. Dropping the future stops the wait, and nothing else.
     ///
     /// # Errors
-    /// As [`Runtime::open`]; [`OpenError::NotStarted`] where the actor does not come up.
+    /// As [`Runtime::open`]; [`OpenError::NotStarted`] if the actor does not come up.
     pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
         self.to_its_end(id, |runtime, id| async move {
             runtime.inner.shared.unpark(&id).await;
@@ -411,7 +410,7 @@ impl Runtime {
     /// the future stops the wait, and nothing else.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where the session is not parked; as [`Runtime::open`].
+    /// [`OpenError::NotStarted`] if the session is not parked; as [`Runtime::open`].
     pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
         self.to_its_end(id, |runtime, id| async move {
             let was_parked = runtime.inner.shared.unpark(&id).await;
@@ -425,7 +424,7 @@ impl Runtime {
         .await
     }
 
-    /// Does a work of several steps in a task of its own, so that a caller who is gone leaves none of it half done.
+    /// Does work of several steps in its own task, so that a dropped caller leaves none of it half done.
     async fn to_its_end<W>(&self, id: &SessionId, work: impl FnOnce(Runtime, SessionId) -> W) -> Result<(), OpenError>
     where
         W: Future<Output = Result<(), OpenError>> + Send + 'static,

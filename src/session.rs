@@ -1,15 +1,15 @@
-//! The handle of a conversation, and the commands that a host gives through it.
+//! The handle of a conversation, and the host's commands through it.
 //!
 //! A [`Session`] is cheap to clone, outlives every crash of the actor behind it, and wakes a sleeping conversation with the first
-//! call that needs it awake. Once a command is handed over, dropping its future does not take the command back: the session
-//! decides about it, and nobody gets the answer. ([`Session::send`] has an exception, where the inbox is full.) A message that is
+//! call that needs it awake. Once a command is handed over, dropping its future does not take the command back: the session still
+//! decides about it, and the answer is lost. ([`Session::send`] has an exception, where the inbox is full.) A message that is
 //! sent again under an id that the session remembers (the newest 4,096) is the same message. `docs/CANCELLATION.md` says of each
 //! method what a dropped future takes back.
 //!
 //! A change must keep this: the handle holds no state of the conversation and decides nothing about a turn. A command goes to the
 //! slot (the part of a session that outlives its actor) and becomes an input of the kernel. Input hooks and tape reads run outside
-//! of the session's actor, so that they hold up nobody else. The id and the size of a host's message are checked before they reach
-//! the kernel (`RuntimeLimits::of_host`) and not in it, so that old tapes replay as they were.
+//! of the session's actor, so that they delay no other caller. The id and the size of a host's message are checked before they
+//! reach the kernel (`RuntimeLimits::of_host`) and not in it, so that old tapes replay as they were.
 
 mod back;
 mod configure;
@@ -107,12 +107,12 @@ impl Session {
     /// Sends a message. The receipt means that the message is on the tape: from then on no crash loses it.
     ///
     /// Once the input hooks have passed the message, dropping the future does not take it back, with one exception: while the inbox
-    /// is full, a message that still waits in it and whose sender is gone makes room for newer ones. So after a drop nobody knows
-    /// whether the message was accepted. Sent again under the same id, it is accepted once, and gets its receipt.
+    /// is full, a message that still waits in it and whose sender is gone makes room for newer ones. So after a drop it is
+    /// unknown whether the message was accepted. Sent again under the same id, it is accepted once, and gets its receipt.
     ///
     /// # Errors
-    /// See [`SendError`]. The message was not accepted, with one exception: after [`SendError::Unsettled`] nobody knows whether it
-    /// was. Sent again under the id that the error names, the message is accepted once.
+    /// See [`SendError`]. The message was not accepted, with one exception: after [`SendError::Unsettled`] it is unknown whether
+    /// it was. Sent again under the id that the error names, the message is accepted once.
     pub async fn send(&self, message: impl Into<Message>, delivery: Delivery) -> Result<Receipt, SendError> {
         self.send_to_turn(message, delivery, None).await
     }
@@ -123,7 +123,7 @@ impl Session {
     /// message waits like any other, and [`Session::withdraw`] takes it back.
     ///
     /// # Errors
-    /// [`Refusal::TurnMismatch`] where another turn runs, or none; and, for a message that steers, where the turn is being ended or
+    /// [`Refusal::TurnMismatch`] if another turn runs, or none; and, for a message that steers, where the turn is being ended or
     /// makes no further step, and so would not read it. Others as [`Session::send`].
     pub async fn send_to_turn(
         &self,
@@ -165,7 +165,7 @@ impl Session {
         }
     }
 
-    /// Sends a message that becomes a turn of its own: now, or after the running turn and the messages that wait.
+    /// Sends a message that gets its own turn: now, or after the running turn and the waiting messages.
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -193,14 +193,14 @@ impl Session {
     /// the next send or [`Session::go_on`]. Returns when the turn's workers are down and the tape has the abort, or has not
     /// taken it for a second; [`Session::wait`] waits for the end of the turn.
     ///
-    /// The workers are told to stop before this function first waits, so a full, slow or stuck disk does not delay them. In that
-    /// case [`Aborted::recorded`] is `false`: the tape does not have the abort yet. The abort stays in the inbox, is recorded when
-    /// the disk takes it, and nothing starts before that. An abort that is not recorded dies with the process: the turn then goes
-    /// on when the session wakes again. Dropping the future takes nothing back. The first 64 KiB of the reason are kept.
+    /// The workers get the stop before this function first waits, so a full, slow or stuck disk does not delay them. In that case
+    /// [`Aborted::recorded`] is `false`: the tape does not have the abort yet. The abort stays in the inbox, is recorded when the
+    /// disk takes it, and nothing starts before that. An abort that is not recorded dies with the process: the turn then
+    /// continues when the session wakes again. Dropping the future takes nothing back. The first 64 KiB of the reason are kept.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] where more than a thousand inputs wait for the disk;
-    /// [`SendError::Unsettled`] where the tokio runtime of the tree ended first.
+    /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] if more than a thousand inputs wait for the disk;
+    /// [`SendError::Unsettled`] if the tokio runtime of the tree ended first.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
         let reason = reason.into();
         let (_, mut answer) = self.slot.command(Abort { reason })?;
@@ -218,14 +218,14 @@ impl Session {
         }
     }
 
-    /// Answers an ask, also one of a child. Returns when the answer is on the tape; a child is told until it has it.
+    /// Answers an ask, also one of a child. Returns when the answer is on the tape; it is sent to a child until the child has it.
     ///
-    /// An answer that stands for more than the call ([`Grant::Always`], [`Grant::Offered`]) is listed by [`Session::grants`].
+    /// An answer that covers more than the call ([`Grant::Always`], [`Grant::Offered`]) is listed by [`Session::grants`].
     ///
     /// # Errors
-    /// [`Refusal::AskClosed`] where the ask was answered, expired or withdrawn before; [`Refusal::NoSuchOffer`] and
-    /// [`Refusal::TooManyGrants`] for an answer that was to stand. [`SendError::HookFailed`] and [`SendError::Handled`] as for a send,
-    /// of the words of a [`Grant::Reject`]: the ask stays open.
+    /// [`Refusal::AskClosed`] if the ask was answered, expired or withdrawn before; [`Refusal::NoSuchOffer`] and
+    /// [`Refusal::TooManyGrants`] for an answer that was to last. [`SendError::HookFailed`] and [`SendError::Handled`] as for a
+    /// send, of the words of a [`Grant::Reject`]: the ask stays open.
     pub async fn answer(&self, ask: Seq, grant: Grant) -> Result<(), SendError> {
         let grant = self.passed_grant(grant).await?;
         self.ask(AnswerAsk { ask, grant, who: None, rules: None, digest: None }).await.map(drop)
@@ -244,7 +244,7 @@ impl Session {
     /// As [`Session::answer_as`], for what was shown and nothing else: `digest` is that of the event ([`EventKind::Ask`]).
     ///
     /// # Errors
-    /// As [`Session::answer`]; [`Refusal::NotShown`] where the ask is about something else, and then it stays open.
+    /// As [`Session::answer`]; [`Refusal::NotShown`] if the ask is about something else, and then it stays open.
     pub async fn answer_shown(
         &self,
         ask: Seq,
@@ -256,11 +256,11 @@ impl Session {
         self.ask(AnswerAsk { ask, grant, who, rules: None, digest: Some(digest.into()) }).await.map(drop)
     }
 
-    /// Replaces the waiting message that has the same id. Input hooks see the new message as they see one that is sent.
+    /// Replaces the waiting message that has the same id. Input hooks see it like a sent message.
     ///
     /// # Errors
-    /// [`Refusal::NotWaiting`] where no message of that id waits; [`SendError::HookFailed`] and [`SendError::Handled`] as for a
-    /// send: the old message waits on.
+    /// [`Refusal::NotWaiting`] if no message of that id waits; [`SendError::HookFailed`] and [`SendError::Handled`] as for a send:
+    /// the old message waits on.
     pub async fn edit(&self, message: Message) -> Result<(), SendError> {
         let message = self.passed(message).await?;
         self.ask(EditMessage { message }).await.map(drop)
@@ -269,7 +269,7 @@ impl Session {
     /// Takes back a message that still waits.
     ///
     /// # Errors
-    /// [`Refusal::NotWaiting`] where no message of that id waits.
+    /// [`Refusal::NotWaiting`] if no message of that id waits.
     pub async fn withdraw(&self, id: MessageId) -> Result<(), SendError> {
         self.ask(WithdrawMessage { id }).await.map(drop)
     }
@@ -305,7 +305,7 @@ impl Session {
         Ok(messages.into_iter().map(Arc::unwrap_or_clone).collect())
     }
 
-    /// Lets an interrupted turn and messages on hold go on.
+    /// Resumes an interrupted turn and messages on hold.
     ///
     /// # Errors
     /// Among others [`SendError::Closed`] and [`SendError::Parked`].
@@ -329,8 +329,8 @@ impl Session {
         self.ask(Resume).await.map(drop)
     }
 
-    /// Has the guard against loops count the calls of the running turn anew: what was called so far counts for no loop. Between
-    /// turns there is nothing to reset, because each message begins anew.
+    /// Resets the loop guard's count of the running turn: earlier calls count for no loop. Between turns there is nothing to
+    /// reset, because each message starts a new count.
     ///
     /// # Errors
     /// Among others [`SendError::Closed`] and [`SendError::Parked`].
@@ -339,9 +339,8 @@ impl Session {
     }
 
     /// Begins an anchor of that name: a new part of the tape (in a folder: a new file), linked to the part before it. From now on
-    /// the session is opened from the new part alone. A summary, where one is given, takes the place of the conversation so far;
-    /// the host's own words and the names of touched files are carried on with it. Nothing leaves the tape. Returns the anchor's
-    /// first entry.
+    /// the session is opened from the new part alone. A summary, if given, replaces the conversation so far; the host's own words
+    /// and the names of touched files are kept with it. Nothing leaves the tape. Returns the anchor's first entry.
     ///
     /// The summary is words of the host in the conversation: the input hooks see it as a message.
     ///
@@ -349,8 +348,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Refusal::Busy`] while a turn runs; [`SendError::Refused`] while a summary is being written;
-    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) where the tape has an anchor
-    /// of that name.
+    /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) if the tape has an anchor of
+    /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
         let name = name.into();
         let summary = match summary {
@@ -395,15 +394,15 @@ impl Session {
         if !self.slot.is_unknown() {
             return events;
         }
-        // Nobody has met the session in this runtime: whether it is there is looked up beside the stream.
+        // The session is new to this runtime: whether it exists is looked up concurrently with the stream.
         let (shared, id) = (self.shared.clone(), self.slot.id.clone());
         let is_missing =
             self.shared.tokio.spawn_blocking(move || !shared.store.exists(&id) && shared.slot(&id).is_unknown());
         events.unless_missing(is_missing)
     }
 
-    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is too
-    /// slow afterwards is told so by [`Next::Lagged`].
+    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is
+    /// too slow afterwards gets [`Next::Lagged`].
     ///
     /// # Errors
     /// Where the tape cannot be read.

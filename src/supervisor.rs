@@ -13,26 +13,6 @@
 //! - nothing here is global, unless a host calls [`locate_panics`]: two runtimes with the same ids do not see each other.
 //!
 //! What it never does: end the host's process, or keep a child's state across a crash. A child rebuilds itself.
-//!
-//! ```
-//! use tamtam::supervisor::{ChildSpec, Registry, Strategy, Supervisor, SupervisorSpec};
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! let poller = ChildSpec::new("poller", |cx| async move {
-//!     cx.node().doing("waiting for work");
-//!     cx.stopping().await;
-//!     Ok(())
-//! });
-//! let registry = Registry::new();
-//! let spec = SupervisorSpec::new("mine", Strategy::OneForOne).child(poller);
-//! let supervisor = Supervisor::start(spec, &registry).await.unwrap();
-//!
-//! assert_eq!(supervisor.count_children().await.unwrap().active, 1);
-//! assert!(registry.snapshot()[0].find("poller").is_some());
-//! supervisor.shutdown().await;
-//! # });
-//! ```
 
 // What a change must keep: `ractor` stays inside `shell.rs`, decisions inside the planner, and waits out of the driver.
 
@@ -92,20 +72,40 @@ pub use crate::supervisor::{
     watch::{Happening, TreeEvent, Watch},
 };
 
-/// A supervisor that nobody supervises: the root of a tree.
+/// A supervisor without a supervisor: the root of a tree.
+///
+/// ```
+/// use tamtam::supervisor::{ChildSpec, Registry, Strategy, Supervisor, SupervisorSpec};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let poller = ChildSpec::new("poller", |cx| async move {
+///     cx.node().doing("waiting for work");
+///     cx.stopping().await;
+///     Ok(())
+/// });
+/// let registry = Registry::new();
+/// let spec = SupervisorSpec::new("mine", Strategy::OneForOne).child(poller);
+/// let supervisor = Supervisor::start(spec, &registry).await.unwrap();
+///
+/// assert_eq!(supervisor.count_children().await.unwrap().active, 1);
+/// assert!(registry.snapshot()[0].find("poller").is_some());
+/// supervisor.shutdown().await;
+/// # });
+/// ```
 #[derive(Debug)]
 pub struct Supervisor;
 
 impl Supervisor {
     /// Starts a root, and returns when all its children have started.
     ///
-    /// It runs until [`SupervisorHandle::shutdown`], or until it ends by itself (too many restarts, significant children);
-    /// [`SupervisorHandle::ended`] tells. If a child cannot start, those before it are stopped in reverse. Needs a tokio
+    /// It runs until [`SupervisorHandle::shutdown`], or until it ends on its own (too many restarts, significant children);
+    /// [`SupervisorHandle::ended`] waits for that. If a child cannot start, those before it are stopped in reverse. Needs a tokio
     /// runtime with time. If the future is dropped before it completes, the supervisor is shut down in the background.
     pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, StartError> {
         refuse_panic_abort()?;
         spec.check()?;
-        // A task of its own: dropped half-way, a start would leave an actor that nobody has a handle of.
+        // A separate task: dropped half-way, a start would leave an actor without a handle.
         let started = tokio::spawn(start(spec, registry.clone())).await;
         let mut started = started.unwrap_or(Err(StartError::Failed { reason: ExitReason::Cancelled }))?;
         started.0.take().ok_or(StartError::Failed { reason: ExitReason::Cancelled })

@@ -1,26 +1,24 @@
 //! The tape: the append-only record of a session, and the only source from which a session is recovered.
 //!
-//! This room knows lines, files and checksums. The meaning of an entry belongs to `kernel`. The tape reads the data of its own
-//! kinds, `forked` and `imported`. Of other kinds, lists and searches read the labels in `settings` and `state`, an import under
-//! another name puts that name into `state` entries, and the index picks words out of any data. The code is synchronous.
-//! Over files, three operations leave a slow disk to the store's I/O thread: an append, the return of a tape, and the mark of an
-//! open turn. So at most one caller of a store waits when the disk becomes slow. All other operations on tapes may block.
+//! This room handles lines, files and checksums; `kernel` knows the meaning of an entry. The exceptions: the tape reads the data of
+//! its own kinds, `forked` and `imported`, and the labels in `settings` and `state`; an import under another name puts that name
+//! into `state` entries; the index picks words out of any data. The code is synchronous and may block. Over files, three operations
+//! leave a slow disk to the store's I/O thread (an append, the return of a tape, the mark of an open turn), so at most one caller
+//! waits for it.
 //!
 //! | promise | kept by |
 //! |---|---|
 //! | an append is on the tape whole or not at all, also after `kill -9` | `line`, `handle` |
-//! | what was acknowledged stays, as far as the chosen [`Durability`] goes | `write`, `commit` |
+//! | acknowledged entries stay, as far as the chosen [`Durability`] goes | `write`, `commit` |
 //! | a torn tail is cut off, set aside and reported; a bad line in the middle makes the tape read-only | `read` |
 //! | one writer per session, across processes | `owner` |
-//! | a fork goes on from any append of another tape, copies nothing, and keeps its parent as long as it lives | `fork`, `whole`, `remove` |
-//! | the appends that wait for the disk have a bound; beyond it an append is answered [`Busy`](TapeError::Busy) | `queue` |
-//! | tapes in memory have a bound, and say [`MemoryFull`](TapeError::MemoryFull) beyond it | `memory` |
-//! | the index is derived and decides nothing | `index` (feature `sqlite`) |
+//! | a fork continues any append of another tape, copies nothing, and keeps its parent as long as it lives | `fork`, `whole`, `remove` |
+//! | the appends that wait for the disk, and tapes in memory, have a bound; beyond it: [`Busy`](TapeError::Busy), [`MemoryFull`](TapeError::MemoryFull) | `queue`, `memory` |
 //!
-//! A change must not break the stored formats: the line, the names in a store's folder, the small files in it (claims, writers,
-//! locks, marks), the commit log, and the export. `docs/TAPE.md` specifies them and their version rules. The index is not one of
-//! them: its tables may change freely with a new `user_version`, and no read or write of a tape may need it.
-//! Lock order: `write` for the mutexes of a store; `owner` and `store/marks` for the locks on folders. Nothing here knows an actor.
+//! A change must not break the stored formats, which `docs/TAPE.md` specifies with their version rules: the line, names and small
+//! files in a store's folder, the commit log, the export. The index is derived: its tables may change with a new `user_version`,
+//! and no read or write of a tape may need it. Lock order: `write` for the mutexes of a store; `owner` and `store/marks` for
+//! folders.
 
 mod anchors;
 mod appends;

@@ -1,11 +1,11 @@
 //! The envelopes (JSON forms) of a task, which is work for a child session: what is asked of the child ([`TaskRequest`]), how far
-//! the child is ([`TaskProgress`]), and what came of the task ([`TaskResult`]). Values only: `runtime/task.rs` gives the request to
-//! a child and makes the other two.
+//! the child is ([`TaskProgress`]), and the task's result ([`TaskResult`]). Values only: `runtime/task.rs` passes the request to a
+//! child and makes the other two.
 //!
-//! Programs exchange the envelopes as JSON, and the result of a task that a model gave stands on the parent's tape, in the details
-//! of the call's result. A reader ignores fields that it does not know. A change must not rename or retype a field or a variant,
-//! and must give each new field a serde default. `docs/schema/` has the JSON schema of each envelope, and a test compares. Where
-//! the meaning of a field changes, [`TASK_VERSION`] must rise.
+//! Programs exchange the envelopes as JSON, and the result of a task that a model gave is on the parent's tape, in the details of
+//! the call's result. A reader ignores fields that it does not know. A change must not rename or retype a field or a variant, and
+//! must give each new field a serde default. `docs/schema/` has the JSON schema of each envelope, and a test compares. If the
+//! meaning of a field changes, [`TASK_VERSION`] must rise.
 
 mod progress;
 mod request;
@@ -29,7 +29,7 @@ fn version() -> u32 {
     TASK_VERSION
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -58,7 +58,7 @@ pub enum TaskStatus {
 pub struct TaskMetrics {
     /// Tokens of the child and of its own children, estimates included.
     pub tokens: Usage,
-    /// Cost of the child and of its own children, in millionths of a dollar; left out where a price is unknown.
+    /// Cost of the child and of its own children, in millionths of a dollar; left out if a price is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "tools", schemars(with = "Option<u64>"))]
     pub cost_micro_usd: Option<MicroUsd>,

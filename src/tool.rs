@@ -1,16 +1,16 @@
-//! The contract between a tool and the runtime: the trait [`Tool`], and the values that a call takes and gives.
+//! The contract between a tool and the runtime: the trait [`Tool`], and the values that a call takes and returns.
 //!
-//! A tool is a value that several sessions may call at the same time. It says what it is (name, schema), what a call may do
-//! (effect, access), and carries the call out ([`Tool::run`]). A tool that panics, or runs over its limit, costs its call an error
-//! result, and a result that is too large is cut; the session goes on. The exception is a tool that says that it answers at once
-//! ([`Tool::answers_at_once`]) and blocks all the same: neither limit nor stop reaches its call.
+//! A tool is a value that several sessions may call at the same time. It describes itself (name, schema) and what a call may do
+//! (effect, access), and carries the call out ([`Tool::run`]). A tool that panics, or runs over its limit, costs its call an
+//! error result, and a result that is too large is cut; the session continues. The exception is a tool that says that it answers
+//! at once ([`Tool::answers_at_once`]) and still blocks: neither limit nor stop reaches its call.
 //!
 //! **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. A tool that tidies up has two seconds; then its
 //! future is dropped, and the OS processes that it started through its context are killed. A tool must not block a thread of the
 //! runtime: code that blocks must run through [`blocking`].
 //!
 //! A change must keep that this room knows no actor and no runtime. [`Effect`], [`Access`], [`CallFacts`], [`Question`],
-//! [`QuestionAnswer`], [`Todo`], [`ToolResult`] and [`Changes`] stand on tapes, so a change must read what older versions wrote.
+//! [`QuestionAnswer`], [`Todo`], [`ToolResult`] and [`Changes`] are on tapes, so a change must read what older versions wrote.
 
 mod access;
 mod arguments;
@@ -79,12 +79,12 @@ pub enum Effect {
     Read,
     /// A second run with the same [`ToolContext::key`] has no further effect: the call runs again with that key.
     Idempotent,
-    /// The call never runs again. The model is told that the outcome is unknown and must be checked.
+    /// The call never runs again. The model learns that the outcome is unknown and must be checked.
     #[default]
     Once,
 }
 
-/// How long a call may take where its tool names no limit of its own.
+/// How long a call may take if its tool names no limit.
 pub const CALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// Something that a model can call.
@@ -182,8 +182,8 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Whether [`run`](Tool::run) and the questions about a call answer at once: the tool waits for nothing and blocks on nothing.
     ///
-    /// Where it says so, the runtime spares a task and a thread for each call. A tool that says so and waits all the same only
-    /// costs a little more; one that blocks holds up the limit and the stop of its own call. `false` by default.
+    /// With `true`, the runtime saves a task and a thread for each call. A tool that still waits only costs a little more; one
+    /// that blocks delays the limit and the stop of its own call. `false` by default.
     fn answers_at_once(&self) -> bool {
         false
     }
@@ -193,9 +193,9 @@ pub trait Tool: Send + Sync + 'static {
         CALL_LIMIT
     }
 
-    /// How much of a result a model is given. The tool keeps its results within these limits in its own way. The runtime cuts a
-    /// result that is larger all the same (with a little room for notices), keeps the whole in a file beside the tape, and says
-    /// where; if the whole cannot be kept, the result says that.
+    /// How much of a result a model gets. The tool keeps its results within these limits in its own way. The runtime cuts a
+    /// result that is still larger (with a little room for notices), keeps the whole in a file next to the tape, and says where;
+    /// if the whole cannot be kept, the result says that.
     fn output(&self) -> truncate::Limits {
         truncate::Limits::default()
     }
@@ -208,18 +208,18 @@ pub trait Tool: Send + Sync + 'static {
         vec![Access::new(self.name(), "*")]
     }
 
-    /// The permissions that decide whether the model is told of the tool: the usual one first, then others by which the rules may let
-    /// some calls through although they deny the first. The tool is not offered where the rules deny the first for every pattern and
+    /// The permissions that decide whether the model sees the tool: the usual one first, then others by which the rules may let
+    /// some calls through although they deny the first. The tool is not offered if the rules deny the first for every pattern and
     /// neither allow nor ask about any of the others. By default the tool's name; a tool without any is always offered.
     ///
-    /// A tool whose [`Tool::access`] names another permission than its name must say that one here: else the rules may hide the tool
+    /// A tool whose [`Tool::access`] names another permission than its name must name that here: else the rules may hide the tool
     /// although its calls are allowed.
     fn permissions(&self) -> Vec<String> {
         vec![self.name().to_owned()]
     }
 
-    /// The values of one argument that the rules judge one by one, as patterns of the tool's first permission: of an agent for a task
-    /// its name. A session's model is told only those that its rules do not deny. None by default.
+    /// The values of one argument that the rules judge one by one, as patterns of the tool's first permission, such as the name
+    /// of a task's agent. A session's model sees only those that its rules do not deny. None by default.
     fn choices(&self) -> Vec<String> {
         Vec::new()
     }
@@ -241,9 +241,9 @@ pub trait Tool: Send + Sync + 'static {
         facts::canonical(arguments)
     }
 
-    /// Whether the tool can make something of these arguments, as far as they tell by themselves. An error is the call's result, in
-    /// words for the model: nobody is asked for permission, and the call does not run. A pure function. Takes all by default; then
-    /// the tool says what is wrong when it runs.
+    /// Whether the tool can use these arguments, judged by the arguments alone. An error is the call's result, in words for the
+    /// model: no permission is asked for, and the call does not run. A pure function. Accepts all by default; then the tool
+    /// reports errors when it runs.
     ///
     /// # Errors
     /// What is wrong, and how it should be.
@@ -251,12 +251,13 @@ pub trait Tool: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether a call with these arguments can succeed as things are now: it looks, and changes nothing. An error is the call's result,
-    /// in words for the model: nobody is asked for permission, and the call does not run.
+    /// Whether a call with these arguments can succeed as things are now: it looks, and changes nothing. An error is the call's
+    /// result, in words for the model: no permission is asked for, and the call does not run.
     ///
     /// The runtime asks this of a call that a person would be asked about, if the rules allow to read each path that the call wants,
     /// and if no call before it in the same answer may change the outcome. The tool must look at nothing else. The answer may be out of date when the call runs, so
-    /// [`run`](Tool::run) must find the same fault. It may block; it is given up after some seconds. By default nothing is foreseen.
+    /// [`run`](Tool::run) must find the same fault. It may block; it is abandoned after some seconds. By default nothing is
+    /// checked.
     ///
     /// # Errors
     /// What is wrong, and how it should be.
@@ -271,7 +272,7 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
-    /// What the programs of the tool's calls are confined to; `None` where they are not, or where it starts none. A session that is
+    /// What the programs of the tool's calls are confined to; `None` if they are not, or where it starts none. A session that is
     /// created keeps it on its tape ([`Settings::sandbox`](crate::session::Settings::sandbox)).
     fn sandbox(&self) -> Option<SandboxTerms> {
         None

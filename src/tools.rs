@@ -8,7 +8,7 @@
 //! Each file tool (the seven without bash) is a `FileWork` (`file_tool.rs`), so that contract, arguments and stopping are shared. A
 //! file tool must open files through the workspace alone and write them through `LockedFile` (`locked.rs`) alone: a second way
 //! could leave the folder, lose a write of another call, or leave no record for a restore. The doc comments of the arguments of a
-//! file tool are part of the schema that a model is told: a change of them changes the tool.
+//! file tool are part of the schema that a model gets: a change of them changes the tool.
 
 mod arguments;
 pub(crate) mod bash;
@@ -111,7 +111,7 @@ pub(crate) fn unified_diff(old: &[u8], new: &[u8]) -> String {
     edit::diff::unified(old, new).content
 }
 
-/// The options that a host gives to the tools, and the locks and contents that the tools of several sets share.
+/// The host's options for the tools, and the locks and contents that several sets of tools share.
 ///
 /// The file tools of the sets that are made from one setup (or from clones of it) never write one existing file at the same time.
 /// A [`Setup::keep`] begins new locks, so call it before you clone a setup or make a set.
@@ -136,15 +136,15 @@ impl Setup {
         Setup::default()
     }
 
-    /// The same setup, in which `~` stands for the folder `home`. Paths outside of the workspace are refused all the same.
+    /// The same setup, in which `~` means the folder `home`. Paths outside of the workspace are still refused.
     #[must_use]
     pub fn home(mut self, home: PathBuf) -> Setup {
         self.shared.home = Some(home);
         self
     }
 
-    /// The same setup with these options for commands, the environment above all. They take the place of all that were given before,
-    /// also of a [`Setup::sandbox`].
+    /// The same setup with these options for commands, the environment above all. They replace all earlier ones, including a
+    /// [`Setup::sandbox`].
     #[must_use]
     pub fn bash(mut self, options: BashOptions) -> Setup {
         self.bash = Some(options);
@@ -238,7 +238,7 @@ pub enum BadToolset {
     /// A session without any tool is made without a toolbox.
     #[error("a set of tools cannot be empty")]
     Empty,
-    /// There is no such tool.
+    /// No tool has that name.
     #[error("unknown tool {name:?}")]
     Unknown {
         /// The name that was asked for.

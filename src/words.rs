@@ -2,7 +2,7 @@
 //!
 //! They are plain values: no I/O and no decision. There is one exception: [`clock`] and the functions of [`ids`] that make an id
 //! or a moment read the machine's clock, and a new id has random bits. This room uses no other room. Most of the types are stored
-//! formats and parts of the public API, so a change must keep their serialised form.
+//! formats and parts of the public API, so a change must keep their serialized form.
 
 pub(crate) mod clock;
 pub(crate) mod depth;
@@ -20,7 +20,7 @@ pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "a panic whose payload is not text".to_owned())
 }
 
-/// Whether a value equals its default, so that it is left out where it is written.
+/// Whether a value equals its default, so that it is left out if it is written.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

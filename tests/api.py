@@ -2,7 +2,7 @@
 """The public API: docs/API.txt names every public item, and a change of it is seen.
 
     python3 tests/api.py            compares the listing with the code; ends with 1 where they differ
-    python3 tests/api.py --accept   writes the listing anew
+    python3 tests/api.py --accept   rewrites the listing
 
 Once there is a release, a line that went or changed is to be named in CHANGELOG.md, under "Unreleased": by the last word of its path,
 such as `steer` for `tamtam::Session::steer`. The listing before is that of the newest commit that changed docs/API.txt, or that of the

@@ -75,7 +75,7 @@ fn fails(lab: &mut Lab, kind: String, message: String) {
     lab.reply(Reply::error(error(&kind, message)));
 }
 
-/// So that a scenario with several retries need not sit through our own back-off.
+/// So that a scenario with several retries need not sit through our own backoff.
 #[given(expr = "the model fails as {word} with {string} and may be asked again after {int} ms")]
 fn fails_with_a_wait(lab: &mut Lab, kind: String, message: String, wait: u64) {
     let error = error(&kind, message).with_retry_after(Some(Duration::from_millis(wait)));

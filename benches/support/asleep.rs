@@ -68,7 +68,7 @@ pub async fn passive() {
     let mut asleep = Vec::new();
     for _ in 0..scaled(10_000) {
         let session = create().await;
-        // The turn has told its end before its worker has.
+        // The turn reports its end before its worker does.
         while runtime.passivate(session.id()).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -89,7 +89,7 @@ pub async fn passive() {
     drop(runtime.shutdown().await);
 }
 
-/// A model that asks for one call under a name of its own, and then ends.
+/// A model that asks for one call under its own name, and then ends.
 struct OneBomb(ModelRef);
 
 impl Model for OneBomb {
@@ -113,7 +113,7 @@ impl Model for OneBomb {
     }
 }
 
-/// A tool that has its session's actor crash at its first call, where it is armed.
+/// A tool that crashes its session's actor at its first call, if armed.
 #[derive(Clone, Default)]
 struct Bomb {
     operator: Arc<OnceLock<Operator>>,

@@ -44,7 +44,7 @@ impl Model for Calls {
     }
 
     fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
-        // A long history is summed up now and then; that request is no step, and offers no tool.
+        // A long history is summarized now and then; that request is not a step, and offers no tool.
         let is_summary = request.tools.is_empty() && !request.key.is_empty();
         Box::pin(async move {
             if is_summary {
@@ -119,12 +119,12 @@ impl Tool for Nothing {
     }
 }
 
-/// A tool that runs until it is told to stop, and says when it was.
+/// A tool that runs until it is stopped, and records when.
 #[derive(Clone, Default)]
 pub struct Forever {
     /// How many calls run or ran.
     pub began: Arc<AtomicU32>,
-    /// When each was told to stop.
+    /// When each was stopped.
     pub told: Arc<Mutex<Vec<Instant>>>,
 }
 
@@ -164,7 +164,7 @@ pub fn options(folder: &Path) -> SessionOptions {
 
 /// A runtime with that model and that tool.
 pub async fn runtime(folder: &Path, model: Arc<dyn Model>, tool: impl Tool) -> Runtime {
-    // Nobody is put to sleep in the middle of a figure.
+    // No session is put to sleep during a measurement.
     let mut passivation = Passivation::default();
     passivation.awake_max = usize::MAX;
     let builder = Runtime::builder().store(folder.join("store")).model(model).tool(tool);

@@ -1,4 +1,4 @@
-//! How fast tapes are replayed: each decision made again and compared with what stands there, byte for byte.
+//! How fast tapes are replayed: each decision made again and compared with the tape, byte for byte.
 
 use std::{sync::Arc, time::Instant};
 

@@ -22,7 +22,7 @@ impl Rng {
         (self.0 >> 33) % end
     }
 
-    /// A word of 50,000; small numbers are common, as words are: the first is in most texts, the last ones in a few.
+    /// A word of 50,000; small numbers are common, like words: the first is in most texts, the last ones in a few.
     fn word(&mut self) -> u64 {
         let part = self.below(1 << 20) as f64 / f64::from(1 << 20);
         (50_000_f64.powf(part)) as u64

@@ -1,7 +1,7 @@
 //! What the swap of a compaction does to the steps round it: the same turn in a window that is small, and in one that is not.
 //!
-//! A turn that is never summed up grows, and its steps with it; so the steps of a small window are also compared with those of
-//! sessions that are as long as such a window lets them grow, and are over before they would be summed up.
+//! A turn that is never summarized grows, and its steps with it; so the steps of a small window are also compared with those of
+//! sessions as long as such a window allows, which end before a summary.
 #![allow(unreachable_pub, reason = "a part of one bench")]
 
 use std::{
@@ -20,7 +20,7 @@ use super::parts::{Nothing, distribution, options, percentile, runtime, scaled};
 /// Steps of one turn.
 const STEPS: usize = 2_000;
 
-/// Steps of a session that is over before a window of 32,768 is summed up for the second time.
+/// Steps of a session that is over before a window of 32,768 is summarized for the second time.
 const SHORT: usize = 34;
 
 /// Its first steps, which are not counted: after a summary a context is never as small again.
@@ -67,8 +67,7 @@ impl Model for Talker {
     }
 }
 
-/// What lay between the requests of so many sessions of so many steps, the first ones left out, and how often they were summed
-/// up.
+/// What lay between the requests of so many sessions of so many steps, the first ones left out, and how often they were summarized.
 async fn between(context: u64, sessions: usize, steps: usize, left_out: usize) -> (Vec<Duration>, u64) {
     let folder = tempfile::tempdir().unwrap();
     let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();

@@ -1,4 +1,4 @@
-//! A chat service over HTTP: events as SSE, steering, questions to people, budgets, children. It goes on after a restart.
+//! A chat service over HTTP: events as SSE, steering, questions to people, budgets, children. It continues after a restart.
 //!
 //! `cargo run --example service -- 127.0.0.1:8080`, then `curl -N localhost:8080/sessions/s1/events` beside a
 //! `curl localhost:8080/sessions/s1/messages --json '{"text":"primes 20"}'`; `POST /sessions` with `{"id":"s1"}` makes it first.
@@ -7,10 +7,10 @@
 //! |---|---|
 //! | `POST /sessions` | makes a conversation, or opens the one of that id |
 //! | `GET /sessions?text=WORDS&after=NEXT` | a page of conversations, and where the next one begins |
-//! | `GET /sessions/{id}`, `DELETE /sessions/{id}` | what was said; removes the conversation for good |
+//! | `GET /sessions/{id}`, `DELETE /sessions/{id}` | what was said; removes the conversation permanently |
 //! | `POST /sessions/{id}/messages` | sends a message: `queue`, `skip`, `finish` or `abort` says what becomes of what runs |
 //! | `POST /sessions/{id}/abort`, `POST /sessions/{id}/tasks` | ends the running turn; gives a task to a child |
-//! | `GET /sessions/{id}/events` | the events as SSE; `Last-Event-ID` goes on where a client stopped |
+//! | `GET /sessions/{id}/events` | the events as SSE; `Last-Event-ID` continues where a client stopped |
 //! | `GET /sessions/{id}/asks`, `POST /sessions/{id}/asks/{ask}` | the open questions; answers one |
 //! | `GET /tree` | the supervision tree |
 
@@ -51,7 +51,7 @@ struct Note {
     text: String,
 }
 
-/// Takes keys out of what people and models say, before anybody else sees it.
+/// Takes keys out of what people and models say, before anyone else sees it.
 struct NoKeys;
 
 fn without_keys(text: &str) -> String {
@@ -100,7 +100,7 @@ impl Hook for NoPasswords {
     }
 }
 
-/// Starts the runtime over a folder: the tapes in one part of it, the notes in another. Interrupted turns go on by themselves.
+/// Starts the runtime over a folder: the tapes in one part of it, the notes in another. Interrupted turns continue automatically.
 pub async fn start(folder: &std::path::Path, model: Arc<dyn Model>) -> Result<Runtime, StartError> {
     let primes = tool::typed("primes", "Lists prime numbers.", |Primes { below }, _cx| async move {
         tool::Json((2..below).filter(|n| (2..*n).all(|d| n % d != 0)).collect::<Vec<_>>())
@@ -334,7 +334,7 @@ pub async fn serve(
     axum::serve(listener, app).with_graceful_shutdown(stopped).await
 }
 
-/// A model without a network: it does what it is told by the first word.
+/// A model without a network: the first word tells it what to do.
 pub fn reply(request: &Request) -> Reply {
     let said = transcript(request);
     let last = said.lines().next_back().unwrap_or_default();

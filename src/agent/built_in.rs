@@ -1,10 +1,10 @@
 //! The agents that the runtime brings along: `build` and `plan` for sessions, `general` and `explore` for tasks, and the hidden
 //! `compaction`, `title` and `summary`.
 //!
-//! They are data, as a host's own agents are. Some have two things that no text can give an agent: words behind
-//! the session's prompt (`addition`), and rules behind the session's rules (`last_rules`). `plan` needs such rules, because it must
-//! be able to write its plan where the session asks about edits, and must ask about commands where the session allows them. A
-//! change of `plan` by a file sets what files may set, and leaves both.
+//! They are data, as a host's own agents are. Some have two things that no text can give an agent: words after the session's
+//! prompt (`addition`), and rules after the session's rules (`last_rules`). `plan` needs such rules, because it must be able to
+//! write its plan where the session asks about edits, and must ask about commands where the session allows them. A change of
+//! `plan` by a file sets what files may set, and leaves both.
 //!
 //! A change must keep `last_rules` out of what is read from texts: they may allow what the session asks about. The names stay,
 //! because files of people and tapes mention them, and the runtime looks some of them up by name, such as `build` and `plan`.
@@ -18,10 +18,10 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// Stands for the file of the plan in the rules and the prompt of `plan`.
+/// Placeholder for the file of the plan in the rules and the prompt of `plan`.
 const PLAN_FILE: &str = "{plan_file}";
 
-/// What the model is told in plan mode, behind the session's own prompt.
+/// The prompt of plan mode, after the session's own prompt.
 const PLAN_PROMPT: &str = "\
 You are in plan mode. Look, think and plan; change nothing yet.
 No file may be edited but the plan: {plan_file}. Write it with write or edit, as Markdown: what is wanted, what you found, and the \
@@ -83,7 +83,7 @@ impl Agent {
                 Rule::new("edit", PLAN_FILE, Action::Allow),
                 Rule::new("bash", "*", Action::Ask),
                 Rule::new("confined_bash", "*", Action::Allow),
-                // Leaving plan mode always asks a person, by itself.
+                // Leaving plan mode always asks a person.
                 Rule::new("plan_exit", "*", Action::Allow),
             ],
             ..Agent::new(
@@ -93,7 +93,7 @@ impl Agent {
         }
     }
 
-    /// The agent for any task: with the tools and rules of the session that gives the task.
+    /// The agent for any task: with the tools and rules of the session that assigns the task.
     #[must_use]
     pub(crate) fn general() -> Agent {
         Agent {
@@ -120,7 +120,7 @@ impl Agent {
         }
     }
 
-    /// The agent that writes summaries of conversations: hidden, with a prompt of its own, no tools, and every permission denied.
+    /// The agent that writes summaries of conversations: hidden, with its own prompt, no tools, and every permission denied.
     #[must_use]
     pub fn compaction() -> Agent {
         Agent::writer("compaction", "Sums a conversation up.", SUMMARY_SYSTEM, SUMMARY_MAX)

@@ -6,7 +6,7 @@
 //! and filling a template are pure functions; `runtime/command.rs` carries a command out.
 //!
 //! A change must keep two things. A line with an unknown name is an error: a mistyped command must not reach the model as a
-//! message. No command takes the place of one that acts: a file must not change what `/undo` does.
+//! message. No command replaces one that acts: a file must not change what `/undo` does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ style that a formatter would mend, and nothing that you have not checked in the 
 Report the findings, the worst first, each with file and line, when it happens, and what to do. Where you found nothing, say so in \
 one sentence.";
 
-/// What a command does that is no template.
+/// What a command without a template does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandAct {
@@ -46,7 +46,7 @@ pub enum CommandAct {
     Redo,
     /// Lists the commands.
     Help,
-    /// Has the older part of the conversation summed up.
+    /// Summarizes the older part of the conversation.
     Compact,
     /// Lists the agents.
     Agents,
@@ -62,13 +62,13 @@ pub enum CommandAct {
     Summary,
 }
 
-/// What a command is.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Does {
     /// It changes its session or shows something, and sends it no message.
     Act(CommandAct),
-    /// It says this to the session, with its arguments in the place of `$ARGUMENTS`, `$1`, `$2` and `{{name}}`.
+    /// Sends this text to the session, with its arguments in place of `$ARGUMENTS`, `$1`, `$2` and `{{name}}`.
     Say(String),
 }
 
@@ -88,7 +88,7 @@ pub struct Command {
     pub agent: Option<String>,
     /// The model that answers; that of the session or of the agent by default.
     pub model: Option<ModelRef>,
-    /// Whether it is a task of its own, of which the session gets only the end.
+    /// Whether it runs as a separate task, of which the session gets only the result.
     pub subtask: bool,
     /// The file that it was read from.
     pub source: Option<PathBuf>,
@@ -117,7 +117,7 @@ impl Command {
         })
     }
 
-    /// The names in double braces of its template: `{{name}}`. An argument `name=value` fills one; one that is not filled stays.
+    /// The names in double braces of its template: `{{name}}`. An argument `name=value` fills one; an unfilled one stays.
     #[must_use]
     pub fn variables(&self) -> BTreeSet<&str> {
         let Does::Say(template) = &self.does else { return BTreeSet::new() };
@@ -129,11 +129,11 @@ impl Command {
     }
 }
 
-/// Why a line is no command that can be carried out.
+/// Why a line is not a usable command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadCommand {
-    /// There is no command of that name.
+    /// No command has that name.
     #[error(
         "unknown command /{given}{unused}: use one of {known}; to send text that starts with /, put a space before it"
     )]
@@ -142,7 +142,7 @@ pub enum BadCommand {
         given: String,
         /// The names that there are.
         known: String,
-        /// In brackets, the file of such a command that is not used, and why; empty where there is none.
+        /// In brackets, the file of such a command that is not used, and why; empty if there is none.
         unused: String,
     },
     /// A quote has no end.
@@ -191,7 +191,7 @@ pub struct Called {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
     by_name: Arc<BTreeMap<String, Arc<Command>>>,
-    /// Why there is no command of these names.
+    /// Why no command has these names.
     unused: Arc<BTreeMap<String, String>>,
 }
 
@@ -212,9 +212,9 @@ impl Commands {
             act("undo", "Takes the newest message back, with all that followed from it.", CommandAct::Undo),
             act("redo", "Takes the newest undo back.", CommandAct::Redo),
             act("help", "Lists the commands.", CommandAct::Help),
-            act("compact", "Has the older part of the conversation summed up.", CommandAct::Compact),
+            act("compact", "Summarizes the older part of the conversation.", CommandAct::Compact),
             act("agents", "Lists the agents.", CommandAct::Agents),
-            act("agent", "Goes on as another agent.", CommandAct::Agent).taking("NAME"),
+            act("agent", "Switches to another agent.", CommandAct::Agent).taking("NAME"),
             act("models", "Lists models whose price is known.", CommandAct::Models).taking("[PART]"),
             act("model", "Has another model answer.", CommandAct::Model).taking("PROVIDER/MODEL"),
             act("title", "Has a title written for the conversation.", CommandAct::Title),
@@ -224,7 +224,7 @@ impl Commands {
         ])
     }
 
-    /// These and more; a later one takes the place of one with the same name, but not of one that acts ([`Does::Act`]).
+    /// These and more; a later one replaces one with the same name, but not one that acts ([`Does::Act`]).
     #[must_use]
     pub fn with(&self, commands: impl IntoIterator<Item = Command>) -> Commands {
         let mut by_name = (*self.by_name).clone();
@@ -237,7 +237,7 @@ impl Commands {
         Commands { by_name: Arc::new(by_name), unused: self.unused.clone() }
     }
 
-    /// The same commands, which know why there are no others of these names.
+    /// The same commands, with the reasons why no others have these names.
     #[cfg(feature = "agent-files")]
     pub(crate) fn without(self, unused: BTreeMap<String, String>) -> Commands {
         Commands { unused: Arc::new(unused), ..self }
@@ -254,10 +254,10 @@ impl Commands {
         self.by_name.values()
     }
 
-    /// The command that a line calls; `None` where the line does not begin with `/` and so is a message.
+    /// The command that a line calls; `None` if the line does not begin with `/` and so is a message.
     ///
     /// # Errors
-    /// [`BadCommand`] where there is no such command, or its arguments cannot be read.
+    /// [`BadCommand`] if no command has that name, or its arguments cannot be read.
     #[must_use]
     pub fn read(&self, line: &str) -> Option<Result<Called, BadCommand>> {
         let line = line.strip_prefix('/')?;
@@ -286,7 +286,7 @@ impl Commands {
 }
 
 impl Called {
-    /// What the command says to its session; `None` where it does something instead.
+    /// What the command says to its session; `None` if it does something instead.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         match &self.command.does {
@@ -303,7 +303,7 @@ impl Called {
         }
     }
 
-    /// That there is no argument.
+    /// An empty list of arguments.
     pub(crate) fn no_word(&self) -> Result<(), BadCommand> {
         if self.words.is_empty() { Ok(()) } else { Err(self.wants("no arguments")) }
     }
@@ -381,8 +381,8 @@ fn mark(text: &str) -> Option<(Piece<'_>, usize)> {
     is_name.then(|| (Piece::Variable(name, &text[..name.len() + 4]), name.len() + 4))
 }
 
-/// The template with the arguments in the place of its marks, as OpenCode fills it: the highest number takes all words from its own
-/// on, and arguments without a mark for them stand behind the text. What an argument brings along is not filled again.
+/// The template with the arguments in place of its marks, as OpenCode fills it: the highest number takes its word and all later
+/// ones, and arguments without a mark are appended to the text. Marks inside an argument are not filled.
 fn filled(template: &str, arguments: &str, words: &[String]) -> String {
     let last = pieces(template)
         .filter_map(|piece| if let Piece::Numbered(number) = piece { Some(number) } else { None })

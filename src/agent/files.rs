@@ -1,8 +1,8 @@
 //! Agents and commands that people keep as files: found in folders, read, and made into one configuration.
 //!
 //! A folder holds the files of one program: our own, OpenCode's or Claude Code's ([`Dialect`]). Each is read in that program's
-//! form, so nobody has to rewrite a file; what we have no word for is left out (`files/foreign.rs`). A file that cannot be used is
-//! left out and named with its line and field ([`BadFile`]), and the others load.
+//! form, so that no file has to be rewritten; what has no counterpart here is left out (`files/foreign.rs`). A file that cannot
+//! be used is left out and named with its line and field ([`BadFile`]), and the others load.
 //!
 //! This code reads the folders that it is given, the files of configuration that belong to them, and outside of a workspace the
 //! files that such a configuration includes. The caller says whether a file of a workspace may be trusted. The code runs nothing.
@@ -78,9 +78,8 @@ impl AgentFolder {
         AgentFolder { path, dialect, inside: None, trusts: Arc::new(|_, _| true), configs }
     }
 
-    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. What stands there tells
-    /// a model what to do, so a file is used as far as `trusts` says so, by its path and its text. The text that was judged is the
-    /// one that is used.
+    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. Their texts instruct
+    /// a model, so a file is used only if `trusts` accepts its path and its text. The judged text is the one used.
     #[must_use]
     pub fn of_workspace(
         workspace: &Path,
@@ -118,7 +117,7 @@ pub struct BadFile {
     pub path: PathBuf,
     /// The line, from 1; 0 where the file as a whole is meant.
     pub line: usize,
-    /// The field, such as `tools.read`; empty where none is meant.
+    /// The field, such as `tools.read`; empty if none is meant.
     pub field: String,
     /// What is wrong.
     pub why: String,
@@ -175,9 +174,9 @@ pub struct AgentFiles {
 }
 
 impl AgentFiles {
-    /// Reads the folders, the least powerful first. A folder that is not there has no files, and one that is given twice is read
-    /// once. `models` are the models that Claude Code names by one word, such as `sonnet`; an agent or command whose word is not
-    /// among them has the model of its session. Blocks on the disk.
+    /// Reads the folders, the least powerful first. A missing folder has no files, and a folder given twice is read once.
+    /// `models` are the models that Claude Code names by one word, such as `sonnet`; an agent or command whose word is not among
+    /// them has the model of its session. Blocks on the disk.
     #[must_use]
     pub fn read(folders: &[AgentFolder], models: &BTreeMap<String, ModelRef>) -> AgentFiles {
         let mut files = AgentFiles::default();
@@ -229,7 +228,7 @@ impl AgentFiles {
         self.bad.push(bad);
     }
 
-    /// One agent or command as a file of its own.
+    /// One agent or command as a separate file.
     fn file(&mut self, read: &Reading<'_>, root: &Path, section: Section) -> Result<(), BadFile> {
         let text = walk::text(read.path, read.folder.inside.as_deref(), &*read.folder.trusts)?;
         let wrong = |fault| BadFile::of(read.path, &text, fault);
@@ -314,7 +313,7 @@ impl AgentFiles {
         }
     }
 
-    /// A default agent that nobody knows is no reason to have no agents: it may be one that only the other program has.
+    /// An unknown default agent must not cost all agents: it may exist only in the other program.
     fn check_default(&mut self) {
         let Some((name, path)) = self.default.take() else { return };
         let is_known =

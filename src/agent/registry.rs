@@ -5,9 +5,8 @@
 //! swaps the two. What an agent set in a session is on the session's tape, so a swap does not change it; the new snapshot counts
 //! for what is looked up later, such as the next choice of an agent or the agent `compaction` of the next summary.
 //!
-//! Each agent that a text or a host adds or changes has been checked. The default agent is always one of the snapshot, shown in
-//! lists, and one that a session may work as. A change must keep both: a session that names no agent takes the default one as it
-//! is.
+//! Each agent that a text or a host adds or changes has been checked. The default agent is always in the snapshot, shown in
+//! lists, and usable by a session. A change must keep both: a session that names no agent takes the default one as it is.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +36,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agents {
     by_name: Arc<BTreeMap<String, Arc<Agent>>>,
-    /// The agent of a session where nobody named one; always one of `by_name`, shown, and not for tasks only.
+    /// The agent of a session that names none; always in `by_name`, shown, and not for tasks only.
     default: Arc<Agent>,
 }
 
@@ -58,7 +57,7 @@ pub struct AgentsConfig {
     pub tools: BTreeMap<String, bool>,
     /// Rules before those of every agent, which may loosen them: the last rule that matches counts.
     pub permission: Vec<Rule>,
-    /// The agent of sessions where nobody names one.
+    /// The agent of sessions that name none.
     pub default_agent: Option<String>,
     /// What is said of single agents, each with its name and the file that says it. Of two about the same agent, the later one
     /// changes what the earlier one has made.
@@ -78,8 +77,8 @@ impl Agents {
     /// is chosen. Beside the agents comes what could not be used, each with its file and the reason: it is as if that were not
     /// said.
     ///
-    /// The default agent is the one that the configuration names, else the last one that calls itself that, else `build`. Where
-    /// that one is hidden or for tasks only, it is `build`, and where `build` cannot be it, the first by name that a session may
+    /// The default agent is the one that the configuration names, else the last one that calls itself the default, else `build`.
+    /// If that agent is hidden or for tasks only, it is `build`, and if `build` cannot be it, the first by name that a session may
     /// work as.
     ///
     /// ```
@@ -96,8 +95,8 @@ impl Agents {
     /// ```
     ///
     /// # Errors
-    /// [`BadAgent::NoPrimary`] where no agent is left that a session may work as; [`BadAgent::Unknown`] where the default one,
-    /// which the configuration names or which called itself that, is not there.
+    /// [`BadAgent::NoPrimary`] if no agent is left that a session may work as; [`BadAgent::Unknown`] if the default one, which the
+    /// configuration names or which called itself that, is not there.
     pub fn build(config: &AgentsConfig) -> Built {
         let mut by_name: BTreeMap<String, Agent> =
             Agent::built_in().map(|agent| (agent.name.clone(), config.for_all(agent))).into();
@@ -135,7 +134,7 @@ impl Agents {
         Ok((Agents { by_name: Arc::new(by_name), default }, wrong))
     }
 
-    /// These and one more, which takes the place of one with the same name. `self` stays as it is.
+    /// These and one more, which replaces one with the same name. `self` is unchanged.
     ///
     /// # Errors
     /// [`BadAgent`] where the agent cannot be used.
@@ -150,7 +149,7 @@ impl Agents {
         Ok(Agents { by_name: Arc::new(by_name), default })
     }
 
-    /// These and those; of two with the same name, and of the two default ones, that of `more` stands.
+    /// Both sets; of two agents with the same name, and of the two defaults, that of `more` wins.
     pub(crate) fn and(&self, more: &Agents) -> Agents {
         let by_name = self.by_name.iter().chain(&*more.by_name).map(|(name, agent)| (name.clone(), agent.clone()));
         Agents { by_name: Arc::new(by_name.collect()), default: more.default.clone() }
@@ -178,7 +177,7 @@ impl Agents {
         self.list().filter(|agent| agent.mode != AgentMode::Primary)
     }
 
-    /// The agent of a session where nobody named one.
+    /// The agent of a session that names none.
     #[must_use]
     pub fn default_agent(&self) -> &Arc<Agent> {
         &self.default
@@ -274,7 +273,7 @@ mod tests {
         agents.map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// M-03, M-10, C-29: hidden is a mark of its own, and not a third mode.
+    /// M-03, M-10, C-29: hidden is a separate mark, and not a third mode.
     #[test]
     fn each_built_in_agent_has_its_mode() {
         let agents = Agents::built_in();
@@ -316,7 +315,7 @@ mod tests {
         assert_eq!(refused, "there is no agent \"build\": choose all or explore or general");
     }
 
-    /// M-06: a snapshot stays as it is, whatever is made from it.
+    /// M-06: a snapshot never changes, even if another is made from it.
     #[test]
     fn one_more_agent_leaves_the_snapshot_alone() {
         let before = Agents::built_in();
@@ -396,7 +395,7 @@ mod tests {
         );
     }
 
-    /// E-07, M-04: what holds for all stands under what an agent says; the writers of titles and summaries are left alone.
+    /// E-07, M-04: an agent's own settings win over those for all; the writers of titles and summaries are left alone.
     #[test]
     fn what_holds_for_all_agents_is_under_each() {
         let deny = Rule::new("bash", "*", crate::permission::Action::Deny);

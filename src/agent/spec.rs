@@ -1,7 +1,7 @@
 //! What people write about an agent: in a file, in a table of a configuration, in JSON. Everything may be left out.
 //!
-//! [`AgentSpec`] is the one form that all of these are read as, and its JSON schema stands in `docs/schema/agent.json`. An unknown
-//! field is an error. A spec changes an agent by what it says and nothing else; its rules come behind the agent's own.
+//! [`AgentSpec`] is the one form that all of these are read as, and its JSON schema is `docs/schema/agent.json`. An unknown field
+//! is an error. A spec changes only what it names; its rules come after the agent's own.
 //!
 //! Hosts and people keep the form in files: a change may add a field, and must not rename or remove one.
 
@@ -22,7 +22,7 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AgentSpec {
-    /// The name, where the place of the text does not say it.
+    /// The name, if the path of the text does not give it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What the agent is for.
@@ -70,10 +70,10 @@ pub struct AgentSpec {
     /// Whether lists leave the agent out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<bool>,
-    /// Whether sessions work as it where nobody named an agent.
+    /// Whether sessions that name no agent work as it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
-    /// `true` takes the agent away, also where it is built in or defined by another source.
+    /// `true` takes the agent away, also if it is built in or defined by another source.
     #[serde(skip_serializing_if = "Option::is_none", alias = "disabled")]
     pub disable: Option<bool>,
 }
@@ -175,7 +175,7 @@ impl Agent {
         self.prompt = prompt.clone().or(self.prompt.take());
         self.model = model.clone().or(self.model.take());
         self.color = color.clone().or(self.color.take());
-        // Behind those that are there: the last rule that matches counts.
+        // After the existing ones: the last rule that matches counts.
         self.permission.extend(permission.iter().flatten().cloned());
         let both = spec.limits.unwrap_or_default();
         self.limits.steps_max = spec.steps.or(both.steps_max).or(self.limits.steps_max);
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// M-15: the schema is checked in, so that a change of the form is seen. `UPDATE_SCHEMAS=1` writes it anew.
+    /// M-15: the schema is checked in, so that a change of the form is seen. `UPDATE_SCHEMAS=1` rewrites it.
     #[cfg(feature = "agent-files")]
     #[test]
     fn the_schema_is_the_one_that_is_checked_in() {

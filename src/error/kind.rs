@@ -1,6 +1,6 @@
 //! What a caller can do about an error: one short list of kinds, and the kind of the errors of `error.rs`, of the tape, of
-//! refusals, of points of a tape that are not there ([`NoPoint`]) and of the supervisor. Other errors have their `kind()` beside
-//! them (`session/error.rs`, `runtime/command.rs`, `runtime/operate.rs`, `ops/`).
+//! refusals, of missing points of a tape ([`NoPoint`]) and of the supervisor. Other errors define their `kind()` next to them
+//! (`session/error.rs`, `runtime/command.rs`, `runtime/operate.rs`, `ops/`).
 //!
 //! A host decides by the kind and shows the text, so that a new variant does not break the host. An error of this file that holds
 //! another error with a `kind()` has the kind of that error, however deep.
@@ -34,13 +34,13 @@ pub enum Kind {
     NotFound,
     /// The name is taken.
     Exists,
-    /// Other work has to end first, or somebody else has the session: wait for that, or abort it.
+    /// Other work must end first, or another caller has the session: wait for that, or abort it.
     Busy,
-    /// The obstacle passes by itself: ask again in a moment.
+    /// The obstacle is temporary: ask again in a moment.
     Retry,
     /// A limit is reached: make room, or raise it.
     Limit,
-    /// The session has gone on since the caller looked: look again, then ask again.
+    /// The session has changed since the caller looked: look again, then ask again.
     Stale,
     /// The request can never succeed as it is: ask for something else.
     Invalid,
@@ -52,7 +52,7 @@ pub enum Kind {
     Storage,
     /// The stored data cannot be understood: it is damaged, or of a later version.
     Damaged,
-    /// Nobody knows whether it was done: ask again under the same id.
+    /// It is unknown whether it was done: ask again under the same id.
     Unsettled,
     /// Something crashed, or did not start. `inspect` shows what.
     Failed,
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::{session::BranchError, supervisor::ExitReason, words::ids::Seq};
 
-    /// An error that wraps another is of the kind of what it wraps: whoever asks the outermost need not look inside.
+    /// An error that wraps another has the kind of the inner one: a host asks only the outermost.
     #[test]
     fn a_kind_is_that_of_the_cause_however_deep_it_is_wrapped() {
         let session: crate::SessionId = "s".parse().unwrap();
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(StartError::from(tree).kind(), Kind::Failed);
     }
 
-    /// A refusal is of one kind, whether it is passed on as it is or has a variant of its own.
+    /// A refusal has one kind, whether it is passed on as it is or has its own variant.
     #[test]
     fn a_refusal_keeps_its_kind_as_an_error_of_a_send() {
         let refusals = [
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// What passes by itself says so, and says when.
+    /// A temporary obstacle says so, and says when it ends.
     #[test]
     fn what_is_to_be_asked_again_says_so() {
         let session: crate::SessionId = "s".parse().unwrap();

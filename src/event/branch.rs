@@ -1,5 +1,5 @@
-//! The kinds of events about branches: a fork is merged, the conversation goes back to an earlier point, its files are put back, or
-//! the part that was left is summed up.
+//! The kinds of events about branches: a fork is merged, the conversation goes back to an earlier point, its files are put back,
+//! or the abandoned part is summarized.
 //!
 //! In the JSON form they are events like those of [`EventKind`](crate::event::EventKind), with no level in between. All of them are
 //! durable: they follow from an entry of the tape. A change must not rename, retype or drop a variant or a field, because programs
@@ -52,7 +52,7 @@ pub enum BranchEvent {
         /// The files that were left as they are, and why.
         refused: Vec<RefusedFile>,
     },
-    /// The summary of a branch that was left stands in the context.
+    /// The summary of an abandoned branch is in the context.
     BranchSummary {
         /// The entry after which the branch began.
         from: Seq,

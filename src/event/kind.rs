@@ -31,7 +31,7 @@ use crate::{
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A message was accepted and waits for a turn of its own.
+    /// A message was accepted and waits for its own turn.
     Queued {
         /// The message.
         message: Arc<Message>,
@@ -149,7 +149,7 @@ pub enum EventKind {
         /// Why the call has no good result; left out for a good one.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<ErrorReason>,
-        /// The result as the model is told it.
+        /// The result as the model sees it.
         content: String,
         /// What the call did, in a few words for people.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,7 +182,7 @@ pub enum EventKind {
         access: Vec<Access>,
         /// When the ask expires and the call is denied.
         expires: Millis,
-        /// Whether the ask stays open until `expires`, even while nobody listens.
+        /// Whether the ask stays open until `expires`, even without listeners.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
         /// For a question of a child: the sessions that passed it on; the one that makes the call comes last. Otherwise empty.
@@ -192,7 +192,7 @@ pub enum EventKind {
         /// ([`Grant::Offered`]); the first one is [`Grant::Always`].
         #[serde(skip_serializing_if = "Vec::is_empty")]
         offers: Vec<Offer>,
-        /// The question that the running call asks; `None` where the ask is about the call itself, which has not started.
+        /// The question that the running call asks; `None` if the ask is about the call itself, which has not started.
         #[serde(skip_serializing_if = "Option::is_none")]
         question: Option<Arc<Question>>,
         /// The digest of tool, arguments, accesses and question. An answer that names it
@@ -215,11 +215,11 @@ pub enum EventKind {
         /// Who answered, as the host says.
         #[serde(skip_serializing_if = "Option::is_none")]
         who: Option<String>,
-        /// The rules that stand from here on, within the scope of the answer. With the scope `project`, the host stores them.
+        /// The rules that apply from here on, within the scope of the answer. With the scope `project`, the host stores them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         rules: Vec<Rule>,
     },
-    /// A standing grant was taken back: what it allowed is asked about again.
+    /// A standing grant was revoked: what it allowed is asked about again.
     GrantRevoked {
         /// The grant: the seq of the entry that gave it, and of its `ask_closed`.
         grant: Seq,
@@ -253,7 +253,7 @@ pub enum EventKind {
     },
     /// A request and its calls are done.
     StepFinished {
-        /// The tools that the step called, in call order; a tool that was called twice stands there twice.
+        /// The tools that the step called, in call order; a tool that was called twice is listed twice.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         calls: Vec<String>,
         /// How the answer ended.
@@ -290,7 +290,7 @@ pub enum EventKind {
         /// Cost of these tokens.
         #[serde(flatten)]
         cost: ShownCost,
-        /// The part that the tasks used; left out where there was none.
+        /// The part that the tasks used; left out if there was none.
         #[serde(skip_serializing_if = "Option::is_none")]
         tasks: Option<ShownTasks>,
     },
@@ -308,10 +308,10 @@ pub enum EventKind {
         breach: Breach,
         /// What happens now.
         then: BudgetThen,
-        /// The ask's ticket, with which to answer; left out where nobody is asked.
+        /// The ask's ticket, with which to answer; left out if no one is asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         ask: Option<Seq>,
-        /// When the ask expires and the turn ends; left out where nobody is asked.
+        /// When the ask expires and the turn ends; left out if no one is asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         expires: Option<Millis>,
         /// The model that is asked instead, as `provider/model`.
@@ -320,7 +320,7 @@ pub enum EventKind {
         /// The breach in words.
         text: String,
     },
-    /// A summary of the older part of the conversation is being written; the session goes on where it can.
+    /// A summary of the older part of the conversation is being written; the session continues where it can.
     CompactionStarted {
         /// Why.
         reason: CompactionReason,
@@ -331,31 +331,30 @@ pub enum EventKind {
         /// Tokens that the next request may take.
         usable: u64,
     },
-    /// A compaction is over: a summary takes the place of the older part, the older part is cut off without one, or the compaction
-    /// failed.
+    /// A compaction is over: a summary replaces the older part, the older part is cut off without one, or the compaction failed.
     CompactionFinished {
         /// The number of history items that are replaced; 0 after a failure.
         items: usize,
-        /// The summary; left out where there is none.
+        /// The summary; left out if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         summary: Option<Arc<str>>,
         /// Why the compaction failed: the history stays as it was.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The items that a compaction replaced stand in the context again.
+    /// The items that a compaction replaced are in the context again.
     CompactionUndone {
         /// The entry that recorded the compaction.
         compaction: Seq,
         /// The number of items that came back.
         items: usize,
     },
-    /// A message was pinned: its words stay in the context, whatever is summed up.
+    /// A message was pinned: its words stay in the context through every summary.
     Pinned {
         /// The message.
         message: MessageId,
     },
-    /// A message was unpinned: its words are summed up as all others are.
+    /// A message was unpinned: its words are summarized like all others.
     Unpinned {
         /// The message.
         message: MessageId,
@@ -365,7 +364,7 @@ pub enum EventKind {
         /// How many times in a row a crash cut the turn off, with no new answer or result in between; 0 where no turn was running or
         /// the session was stopped in order.
         n: u32,
-        /// Whether the turn goes on by itself.
+        /// Whether the turn continues automatically.
         resumed: bool,
     },
     /// A task was given to a child.
@@ -403,7 +402,7 @@ pub enum EventKind {
         /// How the task ended.
         #[serde(flatten, serialize_with = "shown::down")]
         down: Arc<Down>,
-        /// The message that tells the model of it; left out where the model is not told.
+        /// The message that informs the model; left out if the model is not informed.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<MessageId>,
     },
@@ -414,7 +413,7 @@ pub enum EventKind {
         /// The child.
         child: SessionId,
     },
-    /// The parent of this session is gone for good.
+    /// The parent of this session has ended permanently.
     Orphaned {
         /// The parent.
         parent: SessionId,
@@ -427,7 +426,7 @@ pub enum EventKind {
         #[serde(flatten, serialize_with = "shown::tie")]
         tie: Tie,
     },
-    /// The session has ended for good.
+    /// The session has ended permanently.
     Ended {
         /// Why.
         why: String,

@@ -1,7 +1,7 @@
 //! Which durable events follow from an entry: a pure function of the entry and the state before it, used live and for replay.
 //!
-//! The same entry always gives the same events in the same order. So listeners can read them again from any seq, and an event is
-//! named by its entry and its number in that order. An entry may give no event.
+//! The same entry always produces the same events in the same order. So listeners can read them again from any seq, and an event
+//! is named by its entry and its number in that order. An entry may produce no event.
 //!
 //! A change must not read anything else. It must not reorder the events of an entry or insert one before others: ids that hosts
 //! have stored would then name other events.
@@ -90,9 +90,9 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
         Record::Closing { .. } | Record::Ending { .. } | Record::Released {} | Record::Pruned { .. } => return None,
         Record::Narrowed { .. } | Record::HostRules { .. } | Record::AgentChosen { .. } => return None,
         Record::LoopsReset {} | Record::Stopped {} => return None,
-        // Nobody listens to a session before its tape is there.
+        // A session has no listeners before its tape exists.
         Record::Forked(_) | Record::Imported(_) => return None,
-        // The host that asked for the summary gets an answer of its own; the cost shows in `left`.
+        // The host that asked for the summary gets its own answer; the cost shows in `left`.
         Record::BranchOpened(_) | Record::BranchFailed { .. } => return None,
         Record::Compaction(OpenCompaction { reason, model, used, usable, .. }) => {
             let (reason, model) = (*reason, model.to_string());

@@ -42,7 +42,7 @@ pub(crate) struct Ring {
     news: Arc<Notify>,
     /// All streams.
     listeners: AtomicUsize,
-    /// Those of them behind which somebody may stand who answers questions.
+    /// Those whose reader may answer questions.
     people: AtomicUsize,
 }
 
@@ -68,17 +68,17 @@ impl Buffer {
 }
 
 impl Ring {
-    /// Whether anybody listens.
+    /// Whether there is a listener.
     pub(crate) fn is_heard(&self) -> bool {
         self.listeners.load(Ordering::Acquire) > 0
     }
 
-    /// Whether anybody listens who could answer a question: not the runtime itself.
+    /// Whether a listener could answer a question; the runtime's own streams do not count.
     pub(crate) fn is_heard_by_people(&self) -> bool {
         self.people.load(Ordering::Acquire) > 0
     }
 
-    /// Adds events, unless nobody listens. The listeners are woken once for all of them.
+    /// Adds events, if there is a listener. The listeners are woken once for all of them.
     pub(crate) fn push(&self, events: impl IntoIterator<Item = Arc<Event>>) {
         if !self.is_heard() {
             return;
@@ -127,13 +127,13 @@ impl Ring {
         }
     }
 
-    /// As [`Ring::listen`], for the runtime itself: nobody stands behind the stream who could answer a question.
+    /// As [`Ring::listen`], for the runtime itself: this listener cannot answer questions.
     pub(crate) fn follow(self: &Arc<Self>) -> EventStream {
         self.stream(true)
     }
 }
 
-/// What a stream of events gives next.
+/// The next item of a stream of events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// An event.
@@ -150,13 +150,13 @@ pub struct EventStream {
     next: u64,
     replay: VecDeque<Arc<Event>>,
     replayed: crate::words::ids::Seq,
-    /// Resolves at the next push; made before the ring is looked at.
+    /// Resolves at the next push; created before the ring is read.
     news: Option<Pin<Box<OwnedNotified>>>,
     /// Looks up whether the session exists: if it does not, no event ever comes.
     is_missing: Option<JoinHandle<bool>>,
     /// Whether it said that the session does not exist.
     ended: bool,
-    /// Whether nobody stands behind it who could answer a question: a stream of the runtime itself, or one that only looks on.
+    /// Whether its reader cannot answer questions: a stream of the runtime itself, or one that only watches.
     follows: bool,
     /// Keeps the owner of the ring alive while the session sleeps and the stream listens.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
@@ -169,7 +169,7 @@ impl EventStream {
         self
     }
 
-    /// Ends the stream, after the events that have come by then, once the look-up says that there is no such session.
+    /// Ends the stream, after the events that have come by then, once the look-up finds no such session.
     pub(crate) fn unless_missing(mut self, is_missing: JoinHandle<bool>) -> EventStream {
         self.is_missing = Some(is_missing);
         self
@@ -182,8 +182,8 @@ impl EventStream {
         self
     }
 
-    /// From now on nobody stands behind the stream who could answer a question. Where no other listener could, an ask is denied at
-    /// once, as if nobody listened; one that is open stays open.
+    /// From now on this listener does not count as one that could answer a question. If no other listener could, an ask is denied
+    /// at once, as without listeners; an open ask stays open.
     pub fn look_on(&mut self) {
         if !std::mem::replace(&mut self.follows, true) {
             self.ring.people.fetch_sub(1, Ordering::AcqRel);
@@ -198,7 +198,7 @@ impl EventStream {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The next event without waiting: `None` where there is none yet, `Some(None)` at the end.
+    /// The next event without waiting: `None` if there is none yet, `Some(None)` at the end.
     #[allow(clippy::option_option, reason = "the three answers are: not yet, the end, an event")]
     fn try_next(&mut self) -> Option<Option<Next>> {
         if let Some(event) = self.replay.pop_front() {
@@ -297,8 +297,8 @@ mod tests {
         })
     }
 
-    /// Promise 11: a listener who reads nothing keeps so many bytes and no more, and is told what is missing; one event that is
-    /// larger by itself is held all the same.
+    /// Promise 11: a listener that reads nothing holds a bounded number of bytes and learns how much it missed; a single larger
+    /// event is still held.
     #[tokio::test]
     async fn a_ring_is_bounded_in_bytes_too() {
         let ring = Arc::<Ring>::default();

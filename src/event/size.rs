@@ -16,7 +16,7 @@ impl Event {
             }
             _ => {
                 let mut length = Length(0);
-                // An event that has no line is shown to nobody.
+                // An event without a line is never shown.
                 drop(serde_json::to_writer(&mut length, self));
                 length.0
             }
@@ -47,7 +47,7 @@ mod tests {
     use crate::{event::EVENT_VERSION, event::EventId, words::ids::Millis, words::ids::Seq};
 
     /// A model may write a whole file as the arguments of one call. Counted as nothing, such calls would fill the memory that the
-    /// bound of the ring is to protect.
+    /// bound of the ring protects.
     #[test]
     fn the_arguments_of_a_call_count() {
         let part = serde_json::json!({

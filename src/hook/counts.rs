@@ -1,14 +1,14 @@
 //! What the hooks [`ReadLoop`](crate::hook::ReadLoop) and [`Planning`](crate::hook::Planning) count of each session since its
 //! newest message; and the function with which both add a hint for the model to a result.
 //!
-//! The counts are in memory, so a restart begins them anew. A change must keep the table bounded, because a hook is not told of the
-//! end of a session.
+//! The counts are in memory, so a restart resets them. A change must keep the table bounded, because a hook does not see the end
+//! of a session.
 
 use std::collections::BTreeMap;
 
 use crate::{lock::Lock, tool::ToolResult, words::ids::SessionId};
 
-/// The sessions that are counted. With one more, the counts of the session with the lowest id begin anew, as after a restart. The
+/// The sessions that are counted. With one more, the counts of the session with the lowest id are reset, as after a restart. The
 /// ids that this library makes grow with time, so that is the oldest session.
 pub(super) const SESSIONS_MAX: usize = 4_096;
 
@@ -32,7 +32,7 @@ impl<R: Default> Counts<R> {
         count(rows.entry(session.clone()).or_default())
     }
 
-    /// Begins a session anew. Says whether something was counted.
+    /// Resets a session. Returns whether something was counted.
     pub(super) fn begin(&self, session: &SessionId) -> bool {
         self.0.lock().remove(session).is_some()
     }

@@ -6,9 +6,9 @@
 //! | every second read in a row | a reminder to note what was found |
 //! | every third failure of a class | that the approach must change (`planning/strikes.rs`) |
 //!
-//! The counts are in memory, in the order in which calls return; a message begins them anew, also one that is then refused, and so
-//! does a restart. Whether a plan is
-//! carried out at the end of a turn is checked by [`PlanCheck`](crate::session::PlanCheck), which needs the state of the session.
+//! The counts are in memory, in the order in which calls return; a message resets them, even one that is then refused, and so
+//! does a restart. Whether a plan is carried out at the end of a turn is checked by [`PlanCheck`](crate::session::PlanCheck),
+//! which needs the state of the session.
 //!
 //! A change must keep this: the hook only adds text. It refuses no call, does not guard ([`Hook::guards`]), and touches no file:
 //! the model keeps its findings with its own tools, under its own rights.
@@ -34,7 +34,7 @@ use strikes::Strikes;
 /// So many reads in a row are followed by a reminder.
 const READS: u32 = 2;
 
-/// A hook with hints for planning. No runtime has it by itself.
+/// A hook with hints for planning. Off by default.
 ///
 /// ```
 /// use tamtam::hook::Planning;
@@ -56,20 +56,20 @@ struct Row {
 }
 
 impl Planning {
-    /// All hints. Findings are to be noted in the model's to-do list.
+    /// All hints. The hints ask for findings in the model's to-do list.
     #[must_use]
     pub fn new() -> Planning {
         Planning::default()
     }
 
-    /// Findings are to be noted in this file, from the workspace on.
+    /// The hints ask for findings in this file, relative to the workspace.
     #[must_use]
     pub fn findings(mut self, file: impl Into<String>) -> Planning {
         self.findings = Some(file.into());
         self
     }
 
-    /// Counts a call, and gives the hints that are due.
+    /// Counts a call, and returns the hints that are due.
     fn count(&self, call: &HookCall, result: &ToolResult) -> Vec<String> {
         // A call that only looks at the to-do list finds nothing new.
         let is_read = call.effect == Effect::Read && call.access.iter().all(|access| access.permission != "todo");
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// V-04, P-09, V-06: a message is told its size behind its own words, and the first one where findings are kept.
+    /// V-04, P-09, V-06: a message's size follows its own words, and the first message names the place for findings.
     #[tokio::test]
     async fn a_message_is_told_its_size() {
         let hook = Planning::new().findings("notes.md");

@@ -20,7 +20,7 @@ use crate::{
 /// A hook that adds a hint to every fifth read in a row while nothing was written, and to every tenth after something was.
 ///
 /// A read is a call of a tool with the effect [`Effect::Read`]; a write is a call that names an access `edit`. Any other call ends
-/// the row, and a message to the session begins anew: nothing read, and nothing written. No runtime has this hook by itself.
+/// the row, and a message to the session resets it: nothing read, and nothing written. Off by default.
 ///
 /// ```
 /// use tamtam::hook::ReadLoop;
@@ -70,7 +70,7 @@ impl ReadLoop {
         self
     }
 
-    /// Counts a call, and gives the hint that is due.
+    /// Counts a call, and returns the hint that is due.
     fn count(&self, call: &HookCall, succeeded: bool) -> Option<String> {
         let Row { reads, wrote } = self.sessions.of(&call.session, |row| {
             row.wrote |= succeeded && call.access.iter().any(|access| access.permission == "edit");
@@ -164,7 +164,7 @@ mod tests {
         hinted
     }
 
-    /// I-08, I-09, I-10, C-34: five reads in a row before a write, ten after one; other calls end the row, messages begin anew.
+    /// I-08, I-09, I-10, C-34: five reads in a row before a write, ten after one; other calls end the row, messages reset it.
     #[tokio::test]
     async fn reads_in_a_row_get_a_hint() {
         for (calls, expected) in [

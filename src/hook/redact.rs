@@ -28,7 +28,7 @@ use crate::{
 
 /// The fewest bytes of a value that a host names.
 const VALUE_BYTES_MIN: usize = 6;
-/// The fewest bytes of a line of a named value, and of a piece that was taken out of a content, that is a secret by itself.
+/// The fewest bytes of a line of a named value, and of a piece that was taken out of a content, that is a secret on its own.
 const LINE_BYTES_MIN: usize = 16;
 /// Results of more bytes than this are read on a thread for blocking work.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -73,10 +73,10 @@ impl Redact {
         Redact { values: Vec::new(), wanted: Arc::new(Wanted::new(&[])), answers: false, inputs: false }
     }
 
-    /// Takes this value out too, wherever it stands: as it is, and as it is written in JSON. White space around it is dropped. A
-    /// value of fewer than six bytes is not taken, because it stands in ordinary words; one of six or seven bytes is taken where no
-    /// letter or digit stands beside it. Of a value of several lines each line of 16
-    /// bytes or more is taken too, because tools show files line by line. The value is kept in memory, and is not cleared there.
+    /// Takes this value out too, wherever it occurs: as it is, and as written in JSON. White space around it is dropped. A value
+    /// of fewer than six bytes is not taken, because it occurs in ordinary words; one of six or seven bytes is taken if no letter
+    /// or digit is next to it. Of a value of several lines each line of 16 bytes or more is taken too, because tools show files
+    /// line by line. The value is kept in memory, and is not cleared there.
     #[must_use]
     pub fn value(self, secret: impl AsRef<str>) -> Redact {
         self.values([secret])
@@ -99,16 +99,16 @@ impl Redact {
         self
     }
 
-    /// Takes keys out of the model's answers too: texts, reasoning and arguments of calls. Nobody is shown an answer piece by piece
-    /// then ([`Hook::sees_answers`]).
+    /// Takes keys out of the model's answers too: texts, reasoning and arguments of calls. Answers are then not shown piece by
+    /// piece ([`Hook::sees_answers`]).
     #[must_use]
     pub fn answers(mut self) -> Redact {
         self.answers = true;
         self
     }
 
-    /// Takes keys out of what people and other programs send, too: texts and attached texts of messages, and the task of a child. The
-    /// model is not told them, and no tape has them. Off by default: who sends a key to a model mostly means it.
+    /// Takes keys out of what people and other programs send, too: texts and attached texts of messages, and the task of a child.
+    /// Neither the model nor a tape gets them. Off by default: a key sent to a model is mostly sent on purpose.
     #[must_use]
     pub fn inputs(mut self) -> Redact {
         self.inputs = true;
@@ -156,7 +156,7 @@ impl Redact {
         let (content, taken) = redacted(&self.wanted, result.content.as_bytes());
         // Keys are found at whole characters, so nothing is lost here.
         result.content = String::from_utf8_lossy(&content).into_owned();
-        // A field may have a line of a key without the lines that told it.
+        // A field may have a line of a key without the lines that revealed it.
         let long = taken.iter().filter(|taken| taken.len() >= LINE_BYTES_MIN);
         let rest = if taken.is_empty() { self.clone() } else { self.clone().values(long) };
         rest.json(&mut result.details);
@@ -175,7 +175,7 @@ impl Redact {
                     (*text, *extra) = (passed, None);
                 }
             }
-            // The arguments are JSON as it was received, and stay JSON: what stands for a key needs no escape.
+            // The arguments are JSON as it was received, and stay JSON: the replacement of a key needs no escape.
             AnswerPart::Call { input, .. } => self.replace(input),
         }
     }

@@ -1,6 +1,6 @@
 //! Reads the arguments of a call as models and the servers before them write them.
 //!
-//! Arguments are one JSON object. Some servers put something around it, and what is meant is clear all the same:
+//! Arguments are one JSON object. Some servers wrap it, and the meaning is still clear:
 //!
 //! | what comes | what it means |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | `{}{"path":"a"}` or the same object several times | the last one |
 //! | an object, and behind it `</tool_call>` | that object |
 //!
-//! Everything else is refused: where two different objects come, nobody knows which one was meant.
+//! Everything else is refused: of two different objects, the meant one is unknown.
 //!
-//! The same function gives the arguments that the rules judge, those that the tool runs with, and those that a provider is sent
-//! back. A change must keep it the only one: otherwise a call could do something other than what was allowed.
+//! The same function produces the arguments that the rules judge, those that the tool runs with, and those that go back to a
+//! provider. A change must keep it the only one: otherwise a call could do something other than what was allowed.
 
 use serde_json::{Map, Value};
 

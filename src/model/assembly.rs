@@ -165,8 +165,8 @@ impl<'a> Assembly<'a> {
 
 /// Gives each call an id that no other call of the history and of this answer has.
 ///
-/// Providers differ: some give no id, some give the same id to each call, some count from 0 in every answer. A missing id becomes
-/// `call_<n>`, where n counts the earlier calls of the history and of this answer. An id that is taken gets a suffix: `_2`, `_3` …
+/// Providers differ: some send no id, some send the same id for each call, some count from 0 in every answer. A missing id
+/// becomes `call_<n>`, where n counts the earlier calls of the history and of this answer. A taken id gets a suffix: `_2`, `_3` …
 struct CallIds {
     /// Read only when the answer has a call.
     history: Option<History>,

@@ -2,7 +2,7 @@
 //! provider.
 //!
 //! An extra is a value that a provider gave with a part of an answer and wants back as it was. The functions read and change
-//! nothing but their arguments. The fields stand in a fixed order, so that equal requests have equal bytes and providers' caches
+//! nothing but their arguments. The fields are in a fixed order, so that equal requests have equal bytes and providers' caches
 //! hit. (The options come in the order of their map: by name, unless a crate of the host turns on `preserve_order` of
 //! `serde_json`.)
 //!
@@ -100,7 +100,7 @@ mod tests {
         let options = json!({"max_tokens": 2, "model": "other", "seed": 3});
         let expected = [("max_tokens".to_owned(), json!(2)), ("seed".to_owned(), json!(3))];
         assert_eq!(with_options(fields, &options), expected);
-        // A choice of tools that the library makes stands; where it makes none, the host's does.
+        // A choice of tools by the library wins over the host's.
         let none = ("tool_choice".to_owned(), json!({"type": "none"}));
         let auto = json!({"tool_choice": {"type": "auto"}});
         assert_eq!(with_options(vec![none.clone()], &auto), [none]);

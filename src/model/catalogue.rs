@@ -2,10 +2,11 @@
 //! is `price/table.rs`.
 //!
 //! An unknown model gets cautious limits ([`known_limits`]). A price is known only at the provider's own address, because a proxy
-//! has prices of its own. A host that knows better gives its own [`Provider`](super::Provider) or its own limits.
+//! sets its own prices. A host that knows better passes its own [`Provider`](super::Provider) or its own limits.
 //!
-//! The names of environment variables stand here for the binary and for the error about a missing key; only the binary reads these
-//! variables. A change must not make the library read them, because a key in the environment need not be meant for this host's use.
+//! The names of environment variables are here for the binary and for the error about a missing key; only the binary reads these
+//! variables. A change must not make the library read them, because a key in the environment need not be meant for this host's
+//! use.
 
 #[cfg(feature = "openai")]
 use std::time::Duration;
@@ -153,7 +154,7 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("o3", 200_000, 100_000, true),
     ("o3-mini", 200_000, 100_000, false),
     ("o4-mini", 200_000, 100_000, true),
-    // A model without a row of its own writes no less than the ones before it.
+    // A model without its own row writes no less than the ones before it.
     ("claude", 200_000, 32_000, true),
     ("claude-3-5", 200_000, 8_192, true),
     ("claude-3-opus", 200_000, 4_096, true),
@@ -205,7 +206,7 @@ pub fn known_limits(model: &str) -> ModelLimits {
 const UNKNOWN_CONTEXT: u64 = 116_384;
 
 /// The price of that model from the table, if the address is the one that the catalogue has for the provider. The price at any
-/// other address (a proxy, a server of one's own) is unknown.
+/// other address (a proxy, a private server) is unknown.
 pub(super) fn price_at(provider: &str, base_url: &str, model: &str) -> Option<Price> {
     let same = |known: &&KnownProvider| {
         known.name == provider && known.base_url.trim_end_matches('/') == base_url.trim().trim_end_matches('/')
@@ -226,7 +227,7 @@ mod tests {
         }
     }
 
-    /// a proxy under a provider's name has prices of its own.
+    /// a proxy under a provider's name sets its own prices.
     #[test]
     fn a_price_is_that_of_the_providers_own_address() {
         assert!(price_at("openai", "https://api.openai.com/v1/", "gpt-4o").is_some());

@@ -1,4 +1,4 @@
-//! Tests: a conversation that was begun with one provider goes on with another.
+//! Tests: a conversation that was begun with one provider continues with another.
 //!
 //! No item is converted, so none has to be converted back: the history is the runtime's own, and each wire (the code for one
 //! provider's format) renders it in its own format, and leaves out what only another provider understands.
@@ -39,8 +39,8 @@ fn call(id: &str, name: &str) -> AnswerPart {
 }
 
 /// CROSS-001, CROSS-004, CROSS-ERR-002: the messages of one provider are as many for another, in their order, and none are none
-/// (but Anthropic takes no empty list, so that it is told that the conversation begins); with the same provider they are what
-/// they were.
+/// (but Anthropic takes no empty list, so it gets a line that the conversation begins); with the same provider they are what they
+/// were.
 #[test]
 fn a_conversation_has_as_many_messages_for_another_provider() {
     let items = [user("one"), answer(vec![text("two")]), user("three"), answer(vec![text("four")]), user("five")];
@@ -84,7 +84,7 @@ fn calls_keep_their_ids_and_names_with_every_provider() {
     assert_eq!(messages[2]["content"][0]["tool_use_id"], "call_abc123");
 }
 
-/// CROSS-ERR-001: a thought is told to nobody but the provider that had it; the text beside it is.
+/// CROSS-ERR-001: a thought goes only to the provider that had it; the text next to it goes to all.
 #[test]
 fn thoughts_are_dropped_for_another_provider() {
     let anthropic = endpoint("anthropic");

@@ -1,7 +1,7 @@
 //! The address of a model's provider, the peculiarities of its server, and the limits of connections.
-//!
-//! The host gives all of it: nothing here is read from the environment or from a file. The two wire formats reach every provider of
-//! [`PROVIDERS`](super::PROVIDERS); where an "OpenAI-compatible" server differs from OpenAI, a [`Quirks`] record says so.
+//! All of it comes from the host: nothing here is read from the environment or from a file. The two wire formats reach every
+//! provider of [`PROVIDERS`](super::PROVIDERS); where an "OpenAI-compatible" server differs from OpenAI, a [`Quirks`] record says
+//! so.
 //!
 //! A change must keep this: a difference between servers is a field of [`Quirks`] and never a test for a provider's name, and no
 //! key or password shows in `Debug` or in an error.
@@ -44,20 +44,20 @@ pub struct Quirks {
     /// Whether usage must be asked for with `stream_options` (Chat Completions). A few servers refuse that field.
     pub stream_options: bool,
     /// Whether, and how, earlier reasoning is sent back. On the Messages API a thought with a signature always is; there
-    /// [`ReasoningBack::WithCalls`] is for a server that signs nothing and wants its thoughts back all the same.
+    /// [`ReasoningBack::WithCalls`] is for a server that signs nothing and still wants its thoughts back.
     pub reasoning: ReasoningBack,
     /// The dialect of JSON schema for the arguments of tools.
     pub schema: SchemaDialect,
     /// Whether to mark the prefix that the provider should cache for the next request (Messages).
     pub auto_cache: bool,
-    /// Whether its models take images; `None` where their names decide. A host's own limits win
+    /// Whether its models take images; `None` if their names decide. A host's own limits win
     /// ([`Router::with_limits`](super::Router::with_limits)).
     pub images: Option<bool>,
-    /// The most bytes of one image as base64. A line stands for a larger one.
+    /// The most bytes of one image as base64. A line replaces a larger one.
     pub image_bytes_max: usize,
-    /// For a server that reads its prompts slowly, such as one on this machine: the limit in the place of
+    /// For a server that reads its prompts slowly, such as one on this machine: the limit instead of
     /// [`HttpOptions::first_timeout`]. At its end the request fails as [`ErrorKind::Silent`](super::ErrorKind::Silent), which a
-    /// session does not try again, because the server would begin anew.
+    /// session does not retry, because the server would start over.
     pub first_timeout: Option<Duration>,
 }
 
@@ -98,8 +98,8 @@ pub enum MaxTokensField {
 pub enum ReasoningBack {
     /// Reasoning is not sent back.
     Never,
-    /// Every answer with calls carries `reasoning_content`, empty where there was no reasoning. DeepSeek refuses a conversation in
-    /// which an answer with calls lacks the field. On the Messages API it carries its thoughts, also unsigned ones.
+    /// Every answer with calls carries `reasoning_content`, empty without reasoning. DeepSeek refuses a conversation in which an
+    /// answer with calls lacks the field. On the Messages API it carries its thoughts, also unsigned ones.
     WithCalls,
     /// An answer carries the `reasoning_details` that came with it, unchanged (OpenRouter).
     Details,
@@ -108,7 +108,7 @@ pub enum ReasoningBack {
 /// The dialect of JSON schema that a provider takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaDialect {
-    /// JSON schema as the tools give it, with `type` and `properties` always present.
+    /// JSON schema as the tools define it, with `type` and `properties` always present.
     Plain,
     /// The subset that Gemini takes: no references, no `additionalProperties`, no `const`, one type each.
     Gemini,
@@ -123,7 +123,7 @@ pub struct Endpoint {
     pub base_url: String,
     /// The wire format.
     pub api: Api,
-    /// The key; `None` where the server wants none.
+    /// The key; `None` if the server wants none.
     pub key: Option<Secret>,
     /// The model, by the provider's name for it.
     pub model: String,
@@ -178,7 +178,7 @@ impl fmt::Debug for Endpoint {
 /// A URL without user, password and query: each of them may hold a key.
 pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
-    // One without a scheme is no address that is reached, and is shown in an error for that.
+    // An address without a scheme cannot be reached, so the error shows it.
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let scheme = &url[..url.len() - rest.len()];
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -192,12 +192,12 @@ pub(crate) fn without_secrets(url: &str) -> String {
 pub struct HttpOptions {
     /// The longest time to make a connection; 10 s by default.
     pub connect_timeout: Duration,
-    /// The longest silence before the first piece of the answer: a text, a thought or a call; 5 min by default. Whatever the server
-    /// sends ends the silence, also a comment or a ping. A server may have a limit of its own ([`Quirks::first_timeout`]).
+    /// The longest silence before the first piece of the answer: a text, a thought or a call; 5 min by default. Anything the
+    /// server sends ends the silence, even a comment or a ping. A server may have its own limit ([`Quirks::first_timeout`]).
     pub first_timeout: Duration,
     /// The longest time between two events of the answer; 120 s by default. Comments and pings do not count as events.
     pub idle_timeout: Duration,
-    /// The longest time of the whole request; 30 min by default. A runtime gives no request more than an hour.
+    /// The longest time of the whole request; 30 min by default. A runtime allows no request more than an hour.
     pub total_timeout: Duration,
     /// The longest wait for the end mark and the usage, after the model has said why it stopped; 10 s by default. Then the answer
     /// counts as complete.

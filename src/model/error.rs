@@ -105,7 +105,7 @@ pub enum ErrorKind {
     /// Nothing came within the limit.
     Timeout,
     /// Nothing of the answer came within the longer limit of a server that is known to read its prompts slowly. Another try would
-    /// make it begin anew.
+    /// make it start over.
     Silent,
     /// The stream ended before the provider said that it was complete, also where its connection broke.
     Truncated,

@@ -97,7 +97,7 @@ fn is_status(status: &u16) -> bool {
 
 fn kind_of(status: Option<u16>, said: &Said) -> ErrorKind {
     if let Some(kind) = said.names.iter().find_map(|name| kind_of_name(name)) {
-        // A 429 is never a context overflow, whatever name it carries.
+        // A 429 is never a context overflow, under any name.
         if !(status == Some(429) && kind == ErrorKind::ContextOverflow) {
             return kind;
         }
@@ -190,8 +190,8 @@ fn is_too_large_text(text: &str) -> bool {
         .any(|words| text.contains(words))
 }
 
-/// The failure; of its own kind if it is the refusal of an image or a PDF file that the request has. No server has a code for it,
-/// and a text that speaks of images is no sign without one in the request.
+/// The failure, with a separate kind for the refusal of an image or a PDF file in the request. No server has a code for it, and a
+/// text about images proves nothing without one in the request.
 pub(crate) fn of_files(error: ModelError, request: &Request) -> ModelError {
     let text = error.message.to_ascii_lowercase();
     let speaks_of_files = ["image", "vision", "multimodal", "pdf", "media type"].iter().any(|word| text.contains(word))

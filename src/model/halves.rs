@@ -2,15 +2,15 @@
 //!
 //! JSON writes a character beyond the first 65,536 as two escapes (`\ud83d\ude00`), the halves of a surrogate pair. A server that
 //! streams token by token may send the two halves in two events, or end in the middle of one. No Rust text can hold a half, so
-//! the JSON parser refuses such an event. Here each lone half becomes a character of its own ([`marked`]), and [`Halves`] joins two
+//! the JSON parser refuses such an event. Here each lone half becomes a stand-in character ([`marked`]), and [`Halves`] joins two
 //! of them that follow each other. A half that stays alone becomes U+FFFD.
 //!
-//! The stand-ins are the last 2,048 characters of the last private plane. A change must keep that they are looked for only in an
-//! answer in which [`marked`] has put some: a text may contain such a character of its own.
+//! The stand-ins are the last 2,048 characters of the last private plane. A change must keep that they are searched only in an
+//! answer in which [`marked`] has put some: a text may itself contain such a character.
 
 use std::borrow::Cow;
 
-/// The character that stands for the half `\ud800`; the other halves follow in their order.
+/// The stand-in for the half `\ud800`; the other halves follow in their order.
 const FIRST: u32 = 0x10_f800;
 
 /// The first half of the second kind: those before it begin a pair, and those from here on end one.
@@ -84,7 +84,7 @@ impl Halves {
         out.into()
     }
 
-    /// Gives up a half that waits: what stands for it.
+    /// Gives up a waiting half: returns its replacement.
     pub(super) fn end(&mut self) -> Option<char> {
         self.waiting.take().map(|_| char::REPLACEMENT_CHARACTER)
     }

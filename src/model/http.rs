@@ -57,9 +57,9 @@ pub struct HttpModel {
 }
 
 impl HttpModel {
-    /// A model with connections of its own. Opens none yet.
+    /// A model with its own connections. Opens none yet.
     ///
-    /// Fails where the base URL is no `http` or `https` URL, or where the key cannot stand in a header.
+    /// Fails if the base URL is not an `http` or `https` URL, or if the key cannot be sent in a header.
     pub fn new(endpoint: Endpoint, options: HttpOptions) -> Result<HttpModel, ModelError> {
         HttpModel::with_client(endpoint, HttpClient::new(options))
     }
@@ -182,8 +182,8 @@ impl HttpModel {
             }
         }
         if let Some(event) = decoder.finish() {
-            // The last event lacks its empty line: either the server is careless or the stream was cut within it. Half an
-            // event is no JSON, so an error here says "cut off" and not "nonsense".
+            // The last event lacks its empty line: either the server is careless or the stream was cut within it. Half an event
+            // is not JSON, so an error here says "cut off" and not "nonsense".
             reading.event(&event).map(drop).or_else(|error| match error.kind {
                 ErrorKind::Protocol => Ok(()),
                 _ => Err(error),
@@ -192,7 +192,7 @@ impl HttpModel {
         reading.finish()
     }
 
-    /// An answer that is no stream of events although its status is 200: an error as JSON, or a web page.
+    /// An answer that is not a stream of events although its status is 200: an error as JSON, or a web page.
     async fn no_events(&self, start: Vec<u8>, response: reqwest::Response) -> ModelError {
         let body = rest_of(start, response).await;
         let value: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
@@ -220,7 +220,7 @@ impl HttpModel {
         } else if clock.has_begun {
             (ErrorKind::Timeout, format!("sent nothing new within {:?}", options.idle_timeout))
         } else {
-            // Where the limit is made for a slow server, another try would only make it begin anew.
+            // If the limit is for a slow server, another try would only make it start over.
             let is_slow = self.endpoint.quirks.first_timeout.is_some();
             let kind = if is_slow { ErrorKind::Silent } else { ErrorKind::Timeout };
             (kind, format!("sent nothing of its answer within {:?} (the limit first_timeout)", clock.first))
@@ -306,7 +306,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// `first` is the limit before the first piece that this server has of its own.
+    /// `first` is this server's own limit before the first piece.
     fn start(options: &HttpOptions, first: Option<Duration>) -> Clock {
         let first = first.unwrap_or(options.first_timeout);
         Clock { total: after(options.total_timeout), idle: after(first), first, has_begun: false }
@@ -342,8 +342,8 @@ fn after(time: Duration) -> Instant {
     Instant::now() + time.min(NEVER)
 }
 
-/// Whether a body that begins so is a stream of events, and not a page or an object; `None` where that is not clear yet. No line
-/// of a stream begins with `<`, `{` or `[`; the content type is not asked, because servers and proxies get it wrong.
+/// Whether a body that begins so is a stream of events, and not a page or an object; `None` if that is not clear yet. No line of a
+/// stream begins with `<`, `{` or `[`; the content type is not asked, because servers and proxies get it wrong.
 fn is_events(start: &[u8]) -> Option<bool> {
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -366,7 +366,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server that reads a long prompt for minutes is not given up while it shows that it works; once it answers, silence is.
+    /// A server that reads a long prompt for minutes is not abandoned while it shows that it works; once it answers, silence ends
+    /// the request.
     #[tokio::test(start_paused = true)]
     async fn whatever_comes_before_the_first_piece_shows_that_the_server_works() {
         let options = HttpOptions::default();

@@ -1,8 +1,8 @@
 //! Looks at the bytes of an image, so that none is sent that every provider refuses: a refused image stays in the conversation, and
 //! each later request would be refused with it.
 //!
-//! An image is whole if its header and its end are there. The pixels are not decoded, so a provider may refuse one that passes
-//! here; the session learns from that. Pure functions of bytes, which may be anything.
+//! An image is whole if it has its header and its end. The pixels are not decoded, so a provider may refuse one that passes here;
+//! the session learns from that. Pure functions of bytes, which may be anything.
 
 use base64::Engine as _;
 
@@ -17,12 +17,12 @@ pub(crate) fn kind(base64: &str) -> Result<&'static str, &'static str> {
         [b'R', b'I', b'F', b'F', a, b, c, d, rest @ ..] if rest.starts_with(b"WEBP") => {
             ("image/webp", u32::from_le_bytes([*a, *b, *c, *d]) as usize <= rest.len() && rest.len() > 16)
         }
-        _ => return Err("its bytes are no image of a known kind"),
+        _ => return Err("its bytes are not an image of a known kind"),
     };
     if is_whole { Ok(kind) } else { Err("it is not whole") }
 }
 
-/// Chunks up to the last one, the first of which gives a width and a height.
+/// Chunks up to the last one; the first has a width and a height.
 fn is_png(mut chunks: &[u8]) -> bool {
     let size = chunks.get(8..16).unwrap_or_default();
     let is_sized = chunks.get(4..8) == Some(b"IHDR") && size.chunks(4).all(|side| side != [0; 4]) && size.len() == 8;
@@ -94,7 +94,7 @@ mod tests {
             }
         }
         assert_eq!(kind("***"), Err("its bytes are not base64"));
-        assert_eq!(of(b"<svg/>"), Err("its bytes are no image of a known kind"));
+        assert_eq!(of(b"<svg/>"), Err("its bytes are not an image of a known kind"));
         let empty = [&PNG[..16], &[0; 4], &PNG[20..]].concat();
         assert_eq!(of(&empty), Err("it is not whole"), "a width of 0");
     }

@@ -1,11 +1,11 @@
 //! Puts calls and results into the order that strict servers insist on.
 //!
-//! A provider refuses a request in which a call has no result, a result has no call, or something stands between them. In what
-//! [`paired`] returns, each answer is followed at once by exactly one result for each of its calls; a result that is missing is
-//! replaced by a text that says so, and one without a call becomes a user's text. The session keeps pairs together, so this should
-//! never have to repair anything. It is here because a session could never go on after such a refusal.
+//! A provider refuses a request in which a call has no result, a result has no call, or something comes between them. In what
+//! [`paired`] returns, each answer is followed at once by exactly one result for each of its calls; a missing result is replaced
+//! by a text that says so, and a result without a call becomes a user's text. The session keeps pairs together, so this should
+//! never have to repair anything. It is here because a session could never continue after such a refusal.
 //!
-//! A change must keep the repair a function of the history alone: the same history must give the same order each time, for the
+//! A change must keep the repair a function of the history alone: the same history must produce the same order each time, for the
 //! providers' caches.
 
 use super::{Answer, History, Item, ToolResultItem, UserItem, assembly::calls};
@@ -21,7 +21,7 @@ pub(crate) enum Said<'a> {
     User(&'a Item, &'a UserItem),
     Answer(&'a Item, &'a Answer),
     Result(&'a Item, &'a ToolResultItem),
-    /// A call without a result: `NO_RESULT` stands in for it.
+    /// A call without a result: `NO_RESULT` replaces it.
     NoResult(&'a CallId),
     /// A result without a call: sent as a user's text.
     Stray(&'a ToolResultItem),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     /// V11: a call without a result gets one.
-    /// TOOL-EDGE-004: a result that belongs to no call is given to the model as what it is, and the request stays valid.
+    /// TOOL-EDGE-004: a result without a call reaches the model marked as such, and the request stays valid.
     #[test]
     fn every_call_gets_one_result_and_every_result_has_a_call() {
         assert_eq!(shown(vec![answer(&["a", "b"]), result("b"), user("u")]), "answer ab, none a, result b, user 1");

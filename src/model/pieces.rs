@@ -70,8 +70,8 @@ pub(crate) fn said_by_user(user: &UserItem, takes: Takes) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The pieces of a user's message. Text stands in for a file that the model cannot be shown. Blank texts and parts of other kinds
-/// are skipped; a message of which nothing is left becomes `(empty message)`.
+/// The pieces of a user's message. Text replaces a file that the model cannot be shown. Blank texts and parts of other kinds are
+/// skipped; a message of which nothing is left becomes `(empty message)`.
 fn pieces(parts: &[Part], takes: Takes) -> Vec<Piece<'_>> {
     let pieces = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(Piece::Text(text.text.as_str().into())),
@@ -107,7 +107,7 @@ pub(crate) fn file_piece(file: &FilePart, takes: Takes) -> Piece<'_> {
     }
 }
 
-/// The media type of an image that can be sent, or why it cannot. One that travels by its address is fetched by the provider.
+/// The media type of an image that can be sent, or why it cannot. An image sent as an address is fetched by the provider.
 fn image_kind(file: &FilePart, takes: Takes) -> Result<&str, Cow<'static, str>> {
     if !takes.images {
         return Err("this model takes no images".into());
@@ -195,11 +195,11 @@ fn is_plain(byte: u8) -> bool {
 
 /// Writes a value as JSON.
 ///
-/// The values here are strings, numbers, and trees of them with text keys. Such values always serialise, so there is no error to
+/// The values here are strings, numbers, and trees of them with text keys. Such values always serialize, so there is no error to
 /// return.
 pub(crate) fn write_json(out: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
     let written = serde_json::to_writer(&mut *out, value);
-    debug_assert!(written.is_ok(), "plain values always serialise");
+    debug_assert!(written.is_ok(), "plain values always serialize");
 }
 
 #[cfg(all(test, feature = "http"))]
@@ -221,13 +221,13 @@ mod tests {
         assert_eq!(pieces(&parts, NONE), [Piece::Text(expected.into())]);
     }
 
-    /// An image that a provider would refuse is a line that says why, and one under another name is sent as what it is.
+    /// An image that a provider would refuse is a line that says why, and an image under a wrong type is sent under its own.
     #[test]
     fn an_image_that_would_be_refused_is_not_sent() {
         let large = [PNG, &[0; 99]].concat();
         for (mime, bytes, why) in [
             ("image/png", &PNG[..40], "it is not whole"),
-            ("image/png", b"<html>", "its bytes are no image of a known kind"),
+            ("image/png", b"<html>", "its bytes are not an image of a known kind"),
             ("image/png", &large, "it has more than 150 bytes, which this provider does not take"),
             ("image/tiff", PNG, "this kind of image cannot be sent"),
         ] {

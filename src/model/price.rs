@@ -1,4 +1,4 @@
-//! The price of tokens, and the prices that a host gives.
+//! The price of tokens, and the prices that a host sets.
 //!
 //! A price is a fact about one model at one provider. An unknown price is `None`, and never zero, so that a sum can say what it
 //! lacks; a change must keep that, and must count in integers, so that sums are exact. The prices that a host sets win over the
@@ -48,7 +48,7 @@ impl Price {
         Price { input, output, reasoning: None, cache_read: None, cache_write: None, input_max: None }
     }
 
-    /// The cost of that usage; `None` where it reads more tokens than this price holds for.
+    /// The cost of that usage; `None` if it reads more tokens than this price holds for.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<PicoUsd> {
         let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
@@ -66,8 +66,7 @@ impl Price {
         Some(PicoUsd(sum.fold(0, u64::saturating_add)))
     }
 
-    /// The most that a request with this many tokens can cost, whatever kinds the tokens turn out to be. `None` as in
-    /// [`Price::cost`].
+    /// The most that a request with this many tokens can cost, for any kinds of tokens. `None` as in [`Price::cost`].
     #[must_use]
     pub fn most(&self, input: u64, output: u64) -> Option<PicoUsd> {
         if self.input_max.is_some_and(|max| input > max) {
@@ -90,7 +89,7 @@ impl Price {
     }
 }
 
-/// The prices that a host gives, by the exact name of the model. They win over all others.
+/// The prices that a host sets, by the exact name of the model. They win over all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prices(BTreeMap<ModelRef, Price>);
 

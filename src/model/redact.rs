@@ -1,10 +1,10 @@
 //! Masks keys in what a provider's server says, such as an error that repeats the key of the request. The messages of model errors
 //! are made of such texts, and go to people, logs and tapes.
 //!
-//! The key of the request is masked wherever it stands letter for letter, if it has eight bytes: a shorter one stands in ordinary
-//! words. Keys of a known shape are masked (`words/secrets/table.rs`), and with less certainty a word that begins like a key and goes
-//! on for six characters, because servers show keys with a part left out, and a long word with a digit behind a word such as
-//! `api_key`. A key of another look stays. A change may mask more, and must not mask less.
+//! The key of the request is masked wherever it occurs letter for letter, if it has at least eight bytes: a shorter one occurs in
+//! ordinary words. Keys of a known shape are masked (`words/secrets/table.rs`), and with less certainty a word that begins like a
+//! key and has six more characters, because servers show keys with a part left out, and a long word with a digit after a word
+//! such as `api_key`. A key of another form stays. A change may mask more, and must not mask less.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(redact(text, Some(&own)), expected, "{text}");
         }
-        // A short key stands in ordinary words, and garbles what a person is to read.
+        // A short key occurs in ordinary words, and masking it would garble the text.
         assert_eq!(redact("a model has a name", Some(&Secret::new("a"))), "a model has a name");
         assert_eq!(redact("model llama-7 is not there", Some(&Secret::new("llama-7"))), "model llama-7 is not there");
     }

@@ -2,9 +2,9 @@
 //!
 //! A [`Request`] is complete: a model needs nothing else to answer it, or to answer it again. A [`History`] shares its items, so
 //! that cloning a long conversation is cheap. Each item keeps the fragment of request body that the first wire (the code for one
-//! provider's format) made of it, so that a conversation is serialised once and not once per step.
+//! provider's format) made of it, so that a conversation is serialized once and not once per step.
 //!
-//! A change must keep this: items never change once they are in a history, because clones share them; types that stand on tapes
+//! A change must keep this: items never change once they are in a history, because clones share them; types stored on tapes
 //! (items, answers and their parts) get new fields with a default only, and no field is renamed; a fragment is never stored, and
 //! takes no part in a comparison.
 
@@ -21,8 +21,8 @@ use crate::{
     words::usage::Usage,
 };
 
-/// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has what it
-/// is built from.
+/// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has its
+/// parts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
@@ -36,7 +36,7 @@ pub struct Request {
     pub reminder: Option<Arc<str>>,
     /// Sampling and limits.
     pub params: Params,
-    /// The name of this request on the tape; the same after a crash. Scripted models recognise a repeated request by it.
+    /// The name of this request on the tape; the same after a crash. Scripted models recognize a repeated request by it.
     pub key: String,
 }
 
@@ -189,7 +189,7 @@ pub enum Item {
     User(UserItem),
     /// An answer of the model.
     Assistant(Answer),
-    /// The result of one call. Results stand in call order, directly after the answer that asked for them.
+    /// The result of one call. Results are in call order, directly after the answer that asked for them.
     Result(ToolResultItem),
 }
 
@@ -255,9 +255,9 @@ pub struct Answer {
     /// The model that answered, by the provider's own name for it.
     #[serde(default)]
     pub model: String,
-    /// The model that answered, if the implementation says so; where it is not the one that was asked, its price holds for the
-    /// answer. A model of the host's that falls back on another one passes the other one's answer on as it is, and so says it. A
-    /// tape keeps it only where it differs from the model that was asked.
+    /// The model that answered, if the implementation says so; its price holds for the answer, even if another model was asked. A
+    /// host's model that falls back on another one passes on the other's answer unchanged, name included. A tape keeps it only
+    /// where it differs from the model that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ModelRef>,
     /// Kept rendering.
@@ -311,7 +311,7 @@ pub enum AnswerPart {
     },
     /// A thought.
     Reasoning {
-        /// The thought; empty where the provider shows none of it.
+        /// The thought; empty if the provider shows none of it.
         text: String,
         /// When it was thought.
         #[serde(default)]
@@ -348,7 +348,7 @@ pub(crate) fn bound_parts(parts: &mut [AnswerPart]) -> Result<(), TooDeep> {
     all
 }
 
-/// The result of one call, as it is told to the model.
+/// The result of one call, as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResultItem {
     /// The id of the call, as in its answer.

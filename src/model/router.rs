@@ -1,7 +1,7 @@
 //! Finds a model by its name: `provider/model` becomes an [`HttpModel`] of that provider.
 //!
 //! A router is a value that the host fills with keys and addresses. All its models share one pool of connections. The limits and
-//! prices that the host gives it win over the known ones. A change must keep this: a router reads neither environment nor files,
+//! prices that the host sets win over the known ones. A change must keep this: a router reads neither environment nor files,
 //! because one process may serve several owners of keys; finding a model opens no connection; and no error shows a key.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -213,8 +213,8 @@ mod tests {
         assert_eq!(error.message, expected);
     }
 
-    /// MODEL-011, MODEL-012: a model is a provider and a name, whether anybody listed it or not; where the provider has no key,
-    /// the variable is named that usually holds it.
+    /// MODEL-011, MODEL-012: a model is a provider and a name, listed or not; if the provider has no key, the error names the
+    /// variable that usually holds it.
     #[test]
     fn a_model_is_found_by_its_provider_and_name() {
         let with_key = |provider: &str| Provider::known(provider).unwrap().with_key(Secret::new("k"));
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(router.with(with_key("anthropic")).find(&unlisted).unwrap().id(), &unlisted);
     }
 
-    /// PROVIDER-001, 002, 011: a provider that is registered is listed, one of the same name in the place of the one before it.
+    /// PROVIDER-001, 002, 011: a registered provider is listed, and replaces an earlier one of the same name.
     #[test]
     fn each_registered_provider_is_listed_once() {
         let mut router = Router::new(HttpOptions::default());
@@ -265,7 +265,7 @@ mod tests {
         assert!(router.find(&name("local/llama")).is_ok());
     }
 
-    /// A model on a server of one's own sees no images unless somebody says so, whatever it is called.
+    /// A model on a private server sees no images unless the host says so, under any name.
     #[test]
     fn a_local_model_has_no_eyes_unless_it_is_said() {
         let sees = |router: &Router| router.limits_of(&name("local/gemma-vision")).images;

@@ -1,10 +1,10 @@
 //! Renders the schema of a tool's arguments in a provider's dialect.
 //!
-//! The result always is an object schema with `type` and `properties`; there is none for a tool without arguments in a dialect that
-//! knows no object without properties. A keyword that the dialect lacks is dropped or replaced by
-//! one that it has. So the provider's schema is only near to the tool's own: it may allow more, and it allows less where the tool
-//! has several types for one value, because the first of them is kept. The tool must check its arguments itself. A change must keep
-//! the bounds on depth and on what references bring in: a schema may contain itself, and in several places.
+//! The result always is an object schema with `type` and `properties`; it is left out for a tool without arguments in a dialect
+//! that has no object without properties. A keyword that the dialect lacks is dropped or replaced by one that it has. So the
+//! provider's schema only approximates the tool's own: it may allow more, and it allows less if the tool has several types for one
+//! value, because only the first is kept. The tool must check its arguments itself. A change must keep the bounds on depth and on
+//! what references bring in: a schema may contain itself, and in several places.
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 32;
 /// them becomes "anything".
 const REFERRED_MAX: usize = 256 * 1_024;
 
-/// The schema in the provider's dialect; `None` where the dialect has none for a tool without arguments.
+/// The schema in the provider's dialect; `None` if the dialect has none for a tool without arguments.
 pub(crate) fn in_dialect(schema: &Value, dialect: SchemaDialect) -> Option<Value> {
     let mut schema = match dialect {
         SchemaDialect::Plain => schema.clone(),

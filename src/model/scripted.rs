@@ -5,25 +5,14 @@
 //! the newest 10,000 requests, and a test can hold it at a [`Barrier`] and let it go.
 //!
 //! **Which reply.** [`By::Order`]: the next one of the list. [`By::Answers`]: the reply that follows as many answers as the
-//! request's history holds, so that a process that resumes a session finds its place. Replies that give no answer (errors, panics,
-//! hangs without text) stand in the list before the answer that comes after them, and are given one after the other, whichever
-//! session of the script asks; if no answer follows them, the last one is given again and again. Replies with a condition
-//! ([`Reply::when`], [`Reply::when_answers`]) are outside of the sequence and win over it, the first that fits.
+//! request's history holds, so that a process that resumes a session finds its place. Replies without an answer (errors, panics,
+//! hangs without text) come in the list before the answer that follows them, and are used one after the other, for any session of
+//! the script; if no answer follows them, the last one is repeated. Replies with a condition ([`Reply::when`],
+//! [`Reply::when_answers`]) are outside of the sequence and win over it, the first that fits.
 //!
 //! A change must keep this: a request whose `key` was seen before (and is not empty, nor older than the newest 10,000 requests)
 //! gets the same reply again, because a recovered session sends the same key; and the host's function is not called under the
 //! script's lock.
-//!
-//! ```
-//! use tamtam::model::{Reply, Scripted};
-//! use serde_json::json;
-//!
-//! let script = Scripted::new([
-//!     Reply::call("read", json!({"path": "README.md"})),
-//!     Reply::text("It is about gongs.").expecting("README.md"),
-//! ]);
-//! assert_eq!(script.requests().len(), 0);
-//! ```
 
 mod barrier;
 mod file;
@@ -59,7 +48,7 @@ pub const REQUESTS_MAX: usize = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// One after the other, whatever the request is.
+    /// One after the other, for any request.
     Order,
     /// By the number of answers in the history of the request. The default of files.
     #[default]
@@ -67,6 +56,17 @@ pub enum By {
 }
 
 /// A model that plays a script. Clones share the script, its position and the requests it has seen.
+///
+/// ```
+/// use tamtam::model::{Reply, Scripted};
+/// use serde_json::json;
+///
+/// let script = Scripted::new([
+///     Reply::call("read", json!({"path": "README.md"})),
+///     Reply::text("It is about gongs.").expecting("README.md"),
+/// ]);
+/// assert_eq!(script.requests().len(), 0);
+/// ```
 #[derive(Clone)]
 pub struct Scripted {
     id: ModelRef,
@@ -226,7 +226,7 @@ impl Scripted {
         }
         let mut parts = assembly.finish();
         for part in &mut parts {
-            // A script gives the same answer each time, so its thoughts have no times.
+            // A script returns the same answer each time, so its thoughts have no times.
             if let AnswerPart::Reasoning { time, .. } = part {
                 *time = Span::default();
             }

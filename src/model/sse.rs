@@ -12,7 +12,7 @@ use memchr::memchr2;
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// The `event` field; empty where there was none.
+    /// The `event` field; empty if there was none.
     pub name: String,
     /// The `data` lines, joined with LF.
     pub data: String,
@@ -34,7 +34,7 @@ pub(crate) struct Decoder {
     line: Vec<u8>,
     /// The event that is not complete yet.
     event: Event,
-    /// Whether the event has a `data` line. Without one it is no event; with an empty one it is.
+    /// Whether the event has a `data` line, which makes it an event, even an empty one.
     has_data: bool,
     /// Whether the last byte was a CR. An LF that follows belongs to the same line end, even in the next chunk.
     after_cr: bool,

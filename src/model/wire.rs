@@ -79,7 +79,7 @@ pub(crate) trait Wire: Send {
     /// Takes one event that has data.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError>;
 
-    /// Puts the last pieces in their places at the end of a complete stream. `false` where part of the answer was cut off.
+    /// Puts the last pieces in their places at the end of a complete stream. `false` if part of the answer was cut off.
     fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError>;
 }
 
@@ -93,9 +93,9 @@ impl<'a> Reading<'a> {
     pub(crate) fn new(endpoint: &'a Endpoint, request: &Request, deltas: &'a mut dyn Deltas) -> Reading<'a> {
         let wire: Box<dyn Wire> = match endpoint.api {
             #[cfg(feature = "openai")]
-            Api::OpenAiChat => Box::new(openai::Reading::default()),
+            Api::OpenAiChat => Box::new(openai::ChatReading::default()),
             #[cfg(feature = "anthropic")]
-            Api::AnthropicMessages => Box::new(anthropic::Reading::default()),
+            Api::AnthropicMessages => Box::new(anthropic::MessagesReading::default()),
         };
         let draft = Draft {
             endpoint,
@@ -139,7 +139,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Takes a later figure of a running total over an earlier one. One that is missing or 0 replaces none: some relays end a stream
+/// Takes a later figure of a running total over an earlier one. A missing figure or 0 replaces none: some relays end a stream
 /// with figures of 0, although the beginning said how much was read.
 pub(crate) fn take_figure(place: &mut u64, value: Option<&Value>) {
     match tokens(value) {
@@ -148,7 +148,7 @@ pub(crate) fn take_figure(place: &mut u64, value: Option<&Value>) {
     }
 }
 
-/// A count of tokens from a provider. A negative count, and a value that is no number, become 0.
+/// A count of tokens from a provider. A negative count, and a value that is not a number, become 0.
 fn tokens(value: Option<&Value>) -> u64 {
     let Some(value) = value else { return 0 };
     match (value.as_u64(), value.as_f64()) {

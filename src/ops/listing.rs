@@ -1,13 +1,13 @@
 //! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and status, a page at a
 //! time.
 //!
-//! Over files the list comes from the index, the search database beside the tapes: a page costs the rows that it shows or passes
+//! Over files the list comes from the index, the search database next to the tapes: a page costs the rows that it shows or passes
 //! over, and a look at the names and lengths of files. Only entries that were appended since the last list are read from tapes
 //! ([`ListCost`] counts the work). Without an index, and over any other engine, the sessions that the page shows or passes over are
 //! read from their tapes ([`SessionPage::indexed`] is `false`), and children are not counted.
 //!
-//! A change must keep this: a list takes no claim, writes to no tape and asks no actor, so that it may run beside any work; and one
-//! damaged session does not spoil the page.
+//! A change must keep this: a list takes no claim, writes to no tape and asks no actor, so that it may run alongside any work; and
+//! one damaged session does not spoil the page.
 
 mod query;
 #[cfg(feature = "sqlite")]
@@ -41,8 +41,8 @@ pub struct SessionPage {
     /// missing on all pages, because the index could not read them; [`SessionCursor`] says what [`Behind::No`] promises.
     pub behind: Behind,
     /// Whether the page comes from the index. If not, the store has no index and none could be made, or the tapes are not kept in
-    /// files. Then all sessions were looked at, and the tapes of those that the page shows or passes over were read; the page lacks
-    /// only the children of sessions.
+    /// files. Then all sessions were checked, and the tapes of those that the page shows or skips were read; the page lacks only
+    /// the children of sessions.
     pub indexed: bool,
     /// The work that the page took.
     pub cost: ListCost,
@@ -54,8 +54,8 @@ pub struct SessionPage {
 pub struct ListedSession {
     /// The id of the session.
     pub session: SessionId,
-    /// The title that its host gave it, else the first words of its first message. A fork has its parent's title until it has one
-    /// of its own. `None` where nothing was said yet.
+    /// The title that its host gave it, else the first words of its first message. A fork has its parent's title until it has its
+    /// own. `None` if nothing was said yet.
     pub title: Option<String>,
     /// The name of its agent.
     pub agent: Option<String>,
@@ -71,13 +71,13 @@ pub struct ListedSession {
     pub last: Option<Millis>,
     /// Its last entry.
     pub seq: Seq,
-    /// How many entries of its own it has. A fork's count leaves out the entries of its parent.
+    /// How many entries it has. A fork's count leaves out the entries of its parent.
     pub entries: Option<u64>,
     /// The size of its own entries, in bytes.
     pub bytes: u64,
-    /// The size of the files beside its tape, in bytes: large outputs, and old contents of changed files.
+    /// The size of the files next to its tape, in bytes: large outputs, and old contents of changed files.
     pub beside_bytes: u64,
-    /// How many model requests it made, with those of its tasks that are over and of merged forks; `None` where its tape cannot be
+    /// How many model requests it made, with those of its tasks that are over and of merged forks; `None` if its tape cannot be
     /// read.
     pub requests: Option<u64>,
     /// How many of these requests came without usage figures, so that estimates are counted.
@@ -86,7 +86,7 @@ pub struct ListedSession {
     pub usage: Option<Usage>,
     /// The cost of that usage. An unknown cost is not zero: see [`Cost::exact`].
     pub cost: Option<Cost>,
-    /// The part of these figures that its tasks used; `None` if it gave none. Each child is also a session of its own in the list.
+    /// The part of these figures that its tasks used; `None` if it gave none. Each child is also a session in the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<ShownTasks>,
     /// Whether it is awake, asleep, parked or deleted.
@@ -95,11 +95,11 @@ pub struct ListedSession {
     pub open: bool,
     /// Whether it is protected from sweeps.
     pub protected: bool,
-    /// Whether it has ended for good.
+    /// Whether it has ended permanently.
     pub ended: bool,
     /// The session that it is a fork or a child of.
     pub parent: Option<Parent>,
-    /// How many forks go on from it.
+    /// How many forks continue from it.
     pub forks: u64,
     /// How many children do tasks of it; 0 without an index, where they are not known.
     pub children: u64,
@@ -109,7 +109,7 @@ pub struct ListedSession {
 /// any other work on the store.
 ///
 /// # Errors
-/// [`TapeError::Query`] where the text is too long; [`TapeError::Newer`] where a later version of this library made the index;
+/// [`TapeError::Query`] if the text is too long; [`TapeError::Newer`] if a later version of this library made the index;
 /// [`TapeError::Index`]; [`TapeError::Io`].
 pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     #[cfg(feature = "sqlite")]
@@ -123,7 +123,7 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
 /// passes over. Blocks on the engine.
 ///
 /// # Errors
-/// [`TapeError::Query`] where the text is too long; errors of the engine.
+/// [`TapeError::Query`] if the text is too long; errors of the engine.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     query.check()?;
     let statuses = SessionStatuses::of_all(store)?;
@@ -135,7 +135,7 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
     let (mut sessions, mut next) = (Vec::new(), None);
     for summary in &all {
         let listed = match read(store, summary, &statuses) {
-            // The session is listed all the same, with what is known without its tape.
+            // The session is still listed, with what is known without its tape.
             Err(TapeError::Damaged(_) | TapeError::Missing { .. } | TapeError::Newer { .. }) => {
                 ListedSession::of(summary, &statuses, None, None)
             }
@@ -175,8 +175,8 @@ fn read(
 }
 
 impl ListedSession {
-    /// A session of a list, from its summary, and from the digest of its own entries where they could be read. `here` is the
-    /// session of this store that a fork goes on from. An imported fork has no parent here, even if a session of that name exists.
+    /// A session of a list, from its summary, and from the digest of its own entries if they could be read. `here` is the session
+    /// of this store that a fork continues from. An imported fork has no parent here, even if a session of that name exists.
     fn of(
         summary: &SessionSummary,
         statuses: &SessionStatuses<'_>,
@@ -230,7 +230,7 @@ impl ListedSession {
     }
 }
 
-/// The size of the folders beside a tape, in bytes. A file that cannot be looked at counts as 0.
+/// The size of the folders next to a tape, in bytes. An unreadable file counts as 0.
 pub(crate) fn beside(store: &dyn TapeStore, session: &SessionId) -> u64 {
     let folders = [store.spill_path(session), store.files_path(session)].into_iter().flatten();
     let files = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();

@@ -6,35 +6,11 @@
 //! all its fields, its data, and, unless values were given in place of the recorded ones, its input. Requests are built again from
 //! the folded history, so their hashes are compared too. The next decision starts from the fold of the recorded entries.
 //!
-//! A replay starts nothing, writes nothing, takes no claim and asks nobody. Calls are judged again by their recorded facts, or by
+//! A replay starts nothing, writes nothing, takes no claim and asks no one. Calls are judged again by their recorded facts, or by
 //! the facts that given tools state ([`Replay::toolbox`]).
 //!
 //! A change must keep this: a replay infers nothing that the tape does not say. If the core comes to look at something new, the
 //! tape must record it first.
-//!
-//! ```
-//! # use std::sync::Arc;
-//! # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
-//! use tamtam::{ops::replay::Replay, tape::{Access, Store, StoreOptions}};
-//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
-//! # let folder = tempfile::tempdir()?;
-//! # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
-//! # let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
-//! # let session = runtime.create(SessionOptions::new(folder.path())).await?;
-//! # session.prompt("Say hello.").await?.wait().await?;
-//! # let id = session.id().clone();
-//! # runtime.shutdown().await;
-//!
-//! let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
-//! let store = Store::open(folder.path(), reading)?;
-//! for step in Replay::open(&store, &id)? {
-//!     assert_eq!(step.difference, None);
-//! }
-//! let other = Replay::open(&store, &id)?.prompt("You are a drum.").first_difference();
-//! assert!(other.is_some_and(|found| found.path == "data.system"));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
 
 mod case;
 mod decision;
@@ -72,7 +48,7 @@ pub enum ReplayError {
     NoInput {
         /// The entry.
         seq: Seq,
-        /// The file that it stands in.
+        /// The file that contains it.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -96,7 +72,7 @@ impl ReplayError {
     }
 }
 
-/// Values that the caller gives in place of the recorded ones.
+/// The caller's values in place of the recorded ones.
 #[derive(Clone, Debug, Default)]
 struct Given {
     prompt: Option<Arc<str>>,
@@ -124,7 +100,31 @@ impl Given {
 
 /// A replay of one tape: an iterator over its decisions, in order.
 ///
-/// After a difference the replay goes on from the recorded entries, so that later decisions are judged by themselves.
+/// After a difference the replay continues from the recorded entries, so that later decisions are judged separately.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
+/// use tamtam::{ops::replay::Replay, tape::{Access, Store, StoreOptions}};
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// # let folder = tempfile::tempdir()?;
+/// # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+/// # let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+/// # let session = runtime.create(SessionOptions::new(folder.path())).await?;
+/// # session.prompt("Say hello.").await?.wait().await?;
+/// # let id = session.id().clone();
+/// # runtime.shutdown().await;
+///
+/// let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+/// let store = Store::open(folder.path(), reading)?;
+/// for step in Replay::open(&store, &id)? {
+///     assert_eq!(step.difference, None);
+/// }
+/// let other = Replay::open(&store, &id)?.prompt("You are a drum.").first_difference();
+/// assert!(other.is_some_and(|found| found.path == "data.system"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Replay {
     decisions: Vec<Recorded>,
@@ -144,7 +144,7 @@ pub struct Step {
     pub number: usize,
     /// The inputs of the decision, in a few words.
     pub signal: String,
-    /// The file that its entries stand in.
+    /// The file that contains its entries.
     pub file: PathBuf,
     /// The line of the first of these entries, from 1.
     pub line: usize,
@@ -152,7 +152,7 @@ pub struct Step {
     pub time: Millis,
     /// The recorded entries, by seq and kind. Never empty.
     pub recorded: Vec<(Seq, String)>,
-    /// The first difference between the new decision and the recorded one; `None` where they are the same.
+    /// The first difference between the new decision and the recorded one; `None` if they are the same.
     pub difference: Option<Difference>,
 }
 
@@ -184,7 +184,7 @@ impl Replay {
         Ok(Replay { decisions, given: Given::default(), globs: Globs::default(), next: 0, state: None })
     }
 
-    /// Begins at the newest anchor, as an opened session does. Entries before the anchor are not looked at.
+    /// Begins at the newest anchor, as an opened session does. Entries before the anchor are not checked.
     #[must_use]
     pub fn from_newest_anchor(mut self) -> Replay {
         self.next = self.decisions.iter().rposition(|recorded| recorded.begins().is_some()).unwrap_or(0);
@@ -221,7 +221,7 @@ impl Replay {
         self.decisions.len()
     }
 
-    /// Goes on to the first difference, and returns it.
+    /// Continues to the first difference, and returns it.
     pub fn first_difference(&mut self) -> Option<Difference> {
         self.find_map(|step| step.difference)
     }
@@ -235,7 +235,7 @@ impl Iterator for Replay {
         let Recorded { append, entries, .. } = recorded;
         let decided = match &self.state {
             Some(state) if !recorded.inputs.is_empty() => recorded.again(state, &self.given, &self.globs).entries,
-            // No decision wrote this append. It is only checked that reading it back gives what was written.
+            // No decision wrote this append. The check is only that it reads back as it was written.
             _ => entries.clone(),
         };
         let step = Step {

@@ -2,13 +2,13 @@
 //!
 //! `history` finds the changes, `look` reads how the files are now, `plan` is a function of both, `show` adds the diffs, and `act`
 //! carries the plan out. The results of calls on the tape say which files a session changed. A call that a crash cut off has no
-//! such result; for it count the notes beside the tape, because a call notes each change before it makes it. A call that ran
-//! without saying what it changes is named in the plan.
+//! such result; its changes come from the notes next to the tape, because a call notes each change before it makes it. A call
+//! that ran without saying what it changes is named in the plan.
 //!
 //! What a change must not break: no file is changed that the plan did not name, and none outside of the workspace. A file whose
-//! old content was not kept is refused by name. So is a file that somebody else changed since the session did, unless the caller
-//! asks for [`Restore::Over`]. The present content is kept before it is replaced or deleted, so that another restore can undo
-//! this one; if it cannot be kept, the file is refused, again except with [`Restore::Over`].
+//! old content was not kept is refused by name. So is a file that others changed since the session did, unless the caller asks
+//! for [`Restore::Over`]. The present content is kept before it is replaced or deleted, so that another restore can undo this
+//! one; if it cannot be kept, the file is refused, again except with [`Restore::Over`].
 
 mod act;
 mod error;
@@ -47,8 +47,7 @@ pub enum Restore {
     Whole,
     /// Files that have to be refused are left as they are; the rest is put back.
     Rest,
-    /// As [`Restore::Rest`], but a file that somebody else changed is put back too. The content that it has now is kept first, if
-    /// it can be.
+    /// As [`Restore::Rest`], but a file that others changed is put back too. Its present content is kept first, if possible.
     Over,
 }
 
@@ -78,7 +77,7 @@ impl Bench {
 /// and may run beside any other work on the store.
 ///
 /// # Errors
-/// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
+/// [`RestoreError::Open`] if the tape cannot be read; [`RestoreError::Workspace`].
 pub fn changes(store: &dyn TapeStore, session: &SessionId, since: Seq) -> Result<FilePlan, RestoreError> {
     prepare(store, session, since, Files::default()).map(|(plan, _)| plan)
 }
@@ -184,7 +183,7 @@ fn prepare_from(
 /// Carries a plan out, and returns the result for each file. Blocks on the disk.
 ///
 /// # Errors
-/// [`RestoreError::Refused`] with [`Restore::Whole`] where the plan refuses a file. Nothing was changed then.
+/// [`RestoreError::Refused`] with [`Restore::Whole`] if the plan refuses a file. Nothing was changed then.
 pub(crate) fn carry_out(plan: FilePlan, bench: &Bench, how: Restore) -> Result<RestoredFiles, RestoreError> {
     if how == Restore::Whole && plan.refused().next().is_some() {
         return Err(RestoreError::Refused { plan: Box::new(plan) });

@@ -8,9 +8,8 @@
 //! What a change must not break: a session is never removed while one of these holds: a process has it open; it has an open turn or
 //! task; it is parked or protected; a remaining session is a fork of it. The plan also leaves out three kinds of sessions: those
 //! that do a task for a session at work; those of which no entry can be read; and those with entries of a later version. Each
-//! session is looked at once more when it has been claimed for removal: one that was used, parked, protected or forked since the
-//! plan was made stays. A session without an entry holds nothing that anybody said; any limit takes it, unless a mark or a claim
-//! says no.
+//! session is checked again when it has been claimed for removal: a session that was used, parked, protected or forked since the
+//! plan was made stays. A session without an entry has no content; any limit takes it, unless a mark or a claim prevents it.
 
 mod plan;
 
@@ -36,8 +35,8 @@ pub struct SweepPolicy {
     pub older_than: Option<Duration>,
     /// Takes all sessions but this many, the most recently used.
     pub keep_newest: Option<usize>,
-    /// The most bytes of all sessions together, with the files beside their tapes. Takes the least recently used sessions until the
-    /// rest is within the limit.
+    /// The most bytes of all sessions together, with the files next to their tapes. Takes the least recently used sessions until
+    /// the rest is within the limit.
     pub bytes_max: Option<u64>,
 }
 
@@ -69,7 +68,7 @@ pub struct SweptSession {
     pub last: Millis,
     /// Its last entry.
     pub seq: Seq,
-    /// The size of its entries and of the files beside its tape, in bytes.
+    /// The size of its entries and of the files next to its tape, in bytes.
     pub bytes: u64,
     /// Why it goes.
     pub why: SweepReason,
@@ -132,7 +131,7 @@ pub enum KeptReason {
     Live,
     /// A turn or a task of it is open.
     AtWork,
-    /// It is parked: somebody should look at it.
+    /// It is parked, for an operator to check.
     Parked,
     /// It is protected.
     Protected,
@@ -142,7 +141,7 @@ pub enum KeptReason {
     ParentAtWork(SessionId),
     /// It was used, parked, protected or forked after the plan was made.
     Used,
-    /// It could not be looked at or removed, for this reason.
+    /// It could not be checked or removed, for this reason.
     Failed(String),
 }
 
@@ -191,19 +190,19 @@ pub fn sweep_plan(
     }))
 }
 
-/// Removes the sessions that a plan of [`sweep_plan`] names and nothing else, one after the other. However old the plan is, a
+/// Removes the sessions that a plan of [`sweep_plan`] names and nothing else, one after the other. Even for an old plan, a
 /// session that was used, parked, protected or forked since then stays. Blocks on the disk. `stop` is asked before each removal;
 /// sessions that were not reached go with the next sweep, and are not in the answer. Over files, the index still has a removed
-/// session until somebody calls `Store::scrub`.
+/// session until the next `Store::scrub`.
 ///
 /// # Errors
-/// [`TapeError::ReadingOnly`] where a session is to go and the store is open for reading. A session that cannot be removed is named
-/// in [`Sweep::kept`].
+/// [`TapeError::ReadingOnly`] if a session must be removed and the store is open for reading. [`Sweep::kept`] names each session
+/// that cannot be removed.
 pub fn sweep_planned(store: &dyn TapeStore, planned: Sweep, stop: impl Fn() -> bool) -> Result<Sweep, TapeError> {
     sweep_through(planned, &stop, |session| store.exists(session), |session, seq| store.delete_unused(session, seq))
 }
 
-/// [`sweep_planned`] with the caller's functions: whether a session is there, and its removal if it was not used since.
+/// [`sweep_planned`] with the caller's functions: whether a session exists, and its removal if it was not used since.
 pub(crate) fn sweep_through(
     planned: Sweep,
     stop: impl Fn() -> bool,
@@ -223,7 +222,7 @@ pub(crate) fn sweep_through(
             Ok(false) => KeptReason::Used,
             Err(TapeError::Claimed { .. }) => KeptReason::Live,
             Err(TapeError::Unfinished { .. }) => KeptReason::AtWork,
-            // Somebody else removed it.
+            // It was removed elsewhere.
             Err(TapeError::Missing { .. }) => continue,
             Err(error @ TapeError::ReadingOnly) => return Err(error),
             // It failed after the session had gone; the next opening of the store finishes it.
@@ -252,7 +251,7 @@ fn look(
         if stop() {
             break;
         }
-        // The session has bytes but no readable entry. Nobody knows what it was, so it is never swept.
+        // The session has bytes but no readable entry. Its content is unknown, so it is never swept.
         if last.is_none() && bytes > 0 {
             continue;
         }
@@ -271,7 +270,7 @@ fn look(
         if last.is_none() && protected.is_some() {
             continue;
         }
-        // The files beside the tape are counted only where the limit of bytes needs it, or where the session may go.
+        // The files next to the tape are counted only where the limit of bytes needs it, or where the session may go.
         let counts = policy.bytes_max.is_some() || protected.is_none();
         let bytes = bytes.saturating_add(if counts { beside(store, &session) } else { 0 });
         let last = last.unwrap_or(now).min(now);

@@ -1,8 +1,8 @@
-//! Work on a session's tape without its actor: decodes lines that were read, folds them into a state, and appends one entry to the
-//! tape of a session that nobody has open.
+//! Work on a session's tape without its actor: decodes lines that were read, folds them into a state, and appends one entry to
+//! the tape of a session that is not open.
 //!
-//! Decoding and folding take no claim and may run beside a working session. Appending needs a [`Claimed`], which gives the claim
-//! back when it is dropped.
+//! Decoding and folding take no claim and may run alongside a working session. Appending needs a [`Claimed`], which releases the
+//! claim when dropped.
 //!
 //! A change must keep this: nothing is appended without the claim, because one process writes a tape; and an entry that is appended
 //! here names its input, because otherwise the tape could not be replayed.
@@ -34,7 +34,7 @@ pub(crate) fn state(session: &SessionId, lines: &[tape::Entry]) -> Result<State,
     State::fold(entries(session, lines)?).ok_or_else(|| OpenError::damaged(session, begins))
 }
 
-/// A session that is claimed for one entry. Dropping it gives the claim back.
+/// A session that is claimed for one entry. Dropping it releases the claim.
 pub(crate) struct Claimed {
     tape: Box<dyn TapeWriter>,
     settled: Receiver<Result<Seq, TapeError>>,
@@ -43,10 +43,10 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
-    /// Claims and reads a session that nobody has open. Blocks on the disk.
+    /// Claims and reads a session that is not open. Blocks on the disk.
     pub(crate) fn of(store: &dyn TapeStore, session: &SessionId) -> Result<Claimed, OpenError> {
         let (settle, settled) = channel();
-        // Nobody receives where the append was answered at once.
+        // There is no receiver if the append was answered at once.
         let loaded = store.load(session, Arc::new(move |result| drop(settle.send(result))))?;
         if let Some(damage) = loaded.read_only {
             return Err(TapeError::Damaged(damage).into());
@@ -70,7 +70,7 @@ impl Claimed {
         match self.tape.append(&[line]) {
             Appended::Now(done) => done,
             Appended::Later => {
-                self.settled.recv().unwrap_or_else(|_| Err(TapeError::engine("it gave no answer to an append")))
+                self.settled.recv().unwrap_or_else(|_| Err(TapeError::engine("it did not answer an append")))
             }
         }
     }

@@ -60,8 +60,8 @@ impl Chain {
     #[must_use]
     pub fn new(workspace: &str, mut layers: Vec<Ruleset>) -> Chain {
         if layers.is_empty() {
-            // A chain is stored as rows. A layer without a rule decides nothing, and gives folder and tools a row to stand in: the
-            // host's rules are seen from the folder also where the session has none of its own.
+            // A chain is stored as rows. A layer without a rule decides nothing, and provides a row for folder and tools: the
+            // host's rules apply from the folder also if the session has no rules.
             layers.push(Ruleset::new("session", []));
         }
         Chain { layers, workspace: workspace.to_owned(), tools: None }
@@ -142,12 +142,12 @@ mod tests {
         assert_eq!(judged(&parent, "/w/docs", &[("read", "/tapes/spill/1.log")]), Action::Allow);
         // A folder that is not below it: what is inside of it is outside there.
         assert_eq!(judged(&parent, "/other", &[("read", "x")]), Action::Ask);
-        // What is no path is what it is.
+        // Other text stays as it is.
         assert_eq!(judged(&chain("/w", &[("bash", "ls", Action::Allow)]), "/w/docs", &[("bash", "ls")]), Action::Allow);
     }
 
-    /// Promise 8: a parent without rules of its own may do what the host's rules say in its folder; a child that works below it may
-    /// not do more. Found by random families (`kernel/tests/core/narrowing.rs`).
+    /// Promise 8: a parent without rules may do what the host's rules say in its folder; a child that works below it may not do
+    /// more. Found by random families (`kernel/tests/core/narrowing.rs`).
     #[test]
     fn the_hosts_rules_are_seen_from_the_parents_folder_also_where_it_has_none_of_its_own() {
         let host = Ruleset::new("host", [Rule::new("*", "*", Action::Ask), Rule::new("edit", "a", Action::Allow)]);

@@ -1,13 +1,10 @@
 //! Reads rules that a person wrote down: as TOML or as JSON, as a map or as a list.
 //!
 //! ```toml
-//! match_order = "last"       # or "first"; of the rules that match, this one stands
+//! match_order = "last"       # or "first": which of several matching rules wins
 //! bash = "ask"               # the string form: the pattern is *
-//!
 //! [edit]                     # the map form: pattern = action
-//! "src/**" = "allow"
 //! "src/generated/**" = "deny"
-//!
 //! [[rules]]                  # the list form
 //! permission = "mcp_*"
 //! pattern = "*"
@@ -15,14 +12,11 @@
 //! exact = true               # only there: the pattern is a text without wildcards
 //! ```
 //!
-//! The JSON has the same forms. A JSON file may also hold several values, such as one rule a line, and then lines that begin with
-//! `#` are passed over. The rules come in the order in which they stand in the text, whatever tables they are in: the order
-//! decides.
-//!
-//! Rules are read whole or not at all ([`Ruleset::from_toml_table`] reads one table of a file, and passes over the rest). A rule
-//! that was left out might be a `deny`, so a change must keep that what is not understood is an error: an unknown field of a rule,
-//! an unknown action, a pattern of paths that is no glob, the same field twice. The code is pure: the caller reads the file, and
-//! names it.
+//! JSON has the same forms. A JSON file may also hold several values, such as one rule a line; then lines that begin with `#` are
+//! skipped. The order of the rules is their order in the text, across all tables. Rules are read whole or not at all (except
+//! [`Ruleset::from_toml_table`], which reads one table of a file). A rule that was left out might be a `deny`, so a change must
+//! keep each of these an error: an unknown field of a rule, an unknown action, a pattern of paths that is not a glob, the same
+//! field twice. The code is pure: the caller reads the file, and names it.
 
 pub(crate) mod document;
 
@@ -39,7 +33,7 @@ const RULES_MAX: usize = 10_000;
 pub struct BadRules {
     /// The line, from 1.
     pub line: usize,
-    /// The field, such as `edit."src/**"`; empty where the text is not readable as TOML or JSON.
+    /// The field, such as `edit."src/**"`; empty if the text is not readable as TOML or JSON.
     pub field: String,
     /// What is wrong, and what is allowed there.
     pub why: String,
@@ -89,7 +83,7 @@ impl Ruleset {
     /// Reads rules in TOML: one table of a file that also says other things. A file without that table has no rules.
     ///
     /// # Errors
-    /// [`BadRules`] where the text is no TOML, or something in the table is not understood.
+    /// [`BadRules`] if the text is not TOML, or something in the table is not understood.
     pub fn from_toml_table(name: impl Into<String>, text: &str, table: &str) -> Result<Ruleset, BadRules> {
         let read = document::toml(text).and_then(|node| {
             let Value::Map(fields) = node.value else { return Ok(Ruleset::default()) };
@@ -116,7 +110,7 @@ pub(crate) fn ruleset(nodes: &[Node]) -> Result<Ruleset, Fault> {
     for node in nodes {
         read.node(node)?;
     }
-    // The parsers give the fields of a table by name or by table; the text has them in the order that was meant.
+    // The parsers return the fields of a table by name or by table; the text has them in the intended order.
     read.rules.sort_by_key(|(at, _)| *at);
     if let Some((at, _)) = read.rules.get(RULES_MAX) {
         return Err(Fault::new(*at, "", format!("more than {RULES_MAX} rules: write patterns that say more")));
@@ -159,7 +153,7 @@ impl Read {
                     Fault::new(node.at, shown.clone(), why)
                 })?;
                 if self.order.replace(order.1).is_some() {
-                    return Err(Fault::new(node.at, shown, "the order is said twice: say it once"));
+                    return Err(Fault::new(node.at, shown, "the order is set twice: set it once"));
                 }
                 Ok(())
             }
@@ -229,7 +223,7 @@ impl Read {
         }
         if matches!(permission, "read" | "edit") && !exact && !pattern::is_glob(pattern) {
             return wrong(format!(
-                "{pattern:?} is no pattern of paths: write one such as \"src/**\", with \\ before [ and {{"
+                "{pattern:?} is not a pattern of paths: write one such as \"src/**\", with \\ before [ and {{"
             ));
         }
         self.rules.push((node.at, Rule { exact, ..Rule::new(permission, pattern, action) }));
@@ -252,7 +246,7 @@ fn shown(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { document::quoted(name) }
 }
 
-/// A hint at the name that was perhaps meant; empty where none is near.
+/// A hint at the name that was perhaps meant; empty if none is near.
 fn nearest(given: &str, names: &[&str]) -> String {
     let distance = |name: &&str| strsim::damerau_levenshtein(&given.to_lowercase(), name);
     let near = names.iter().map(|name| (distance(name), name)).filter(|(distance, _)| *distance <= 2).min();

@@ -1,10 +1,10 @@
-//! The mask: whether the rules deny every call of a tool, so that a model is not told of it at all.
+//! The mask: whether the rules deny every call of a tool, so that a model does not see it at all.
 //!
 //! A pure function of a layer and of the permissions of the tool ([`Tool::permissions`](crate::tool::Tool::permissions)). It looks
 //! at whole patterns only, and never at a path or a command. A tool that is not masked may still be denied call by call.
 //!
-//! A change must keep that every call of a masked tool would be denied: the model is not told of the tool, so one that is masked by
-//! mistake is gone without a word. Requests on tapes hold the names of masked tools, so a change of the mask makes old tapes replay
+//! A change must keep that every call of a masked tool would be denied: the model does not see the tool, so a tool masked by
+//! mistake disappears silently. Requests on tapes hold the names of masked tools, so a change of the mask makes old tapes replay
 //! to another request.
 
 use crate::permission::{Action, Rule, Ruleset, matches_simply};
@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// E-09, C-10: on 20,000 random stacks of layers, in both orders, of a masked tool no arguments are allowed or asked about,
-    /// whatever the other layers say. The tools are the real ones.
+    /// for any other layers. The tools are the real ones.
     #[test]
     fn of_a_masked_tool_nothing_is_allowed_or_asked() {
         let globs = Globs::default();

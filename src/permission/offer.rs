@@ -32,7 +32,7 @@ const SHOWN_MAX: usize = 200;
 const TWO_WORDS: &str = "apt apt-get brew bundle cargo composer dnf docker dotnet gh git glab go gradle helm hg jj kubectl mix mvn \
                          npm pip pip3 pnpm podman poetry rustup systemctl terraform uv yarn";
 
-/// Second words of such programs with which they run whatever they are given.
+/// Second words of such programs with which they run their arguments.
 const RUNS_OTHERS: &str = "alias bisect compose config create debug difftool dlx env exec extension filter-branch foreach generate \
                            init mergetool plugin rebase run-script shell submodule tool tools toolexec x";
 
@@ -88,7 +88,7 @@ pub fn offers(accesses: &[Access]) -> Vec<Offer> {
         true => ladders.iter().map(Vec::len).max().unwrap_or_default(),
         false => 1,
     };
-    // An access with fewer steps stays at its widest one while the others go on.
+    // An access with fewer steps stays at its widest one while the others continue.
     let rules = (0..steps).map(|step| {
         let mut rules: Vec<Rule> = Vec::new();
         let chosen = ladders.iter().filter_map(|ladder| ladder.get(step).or(ladder.last()));
@@ -116,19 +116,19 @@ pub(crate) fn grants<'a>(rules: impl IntoIterator<Item = &'a Rule>, access: &Acc
         })
 }
 
-/// The text of a command of which one part decides what another one does, so that the parts mean nothing each for itself; `None`
-/// where each part stands for itself. So it is where a part changes the folder, and where one runs what it is given and is given
-/// more than its words: by a pipe, a redirect or a text in the command.
+/// The text of a command in which one part decides what another one does, so that the parts mean nothing alone; `None` if each
+/// part is independent. Parts depend on each other if one changes the folder, or if one runs what it gets, and gets more than its
+/// words: by a pipe, a redirect or a text in the command.
 pub(crate) fn bound_text(accesses: &[Access]) -> Option<String> {
     let whole = accesses.iter().find(|access| access.part == Some(ShellPart::Whole));
     let is_command = |access: &&Access| matches!(access.part, Some(ShellPart::Command { .. }));
     let command = accesses.iter().filter(is_command).find(|access| !moves(access));
-    // Without a text of its own the one command is the text, and all that it is given stands in its words.
+    // Without a separate text the one command is the text, and all its input is in its words.
     let text = whole.or(command)?.pattern.as_str();
     if !accesses.iter().any(|access| moves(access) || (whole.is_some() && is_fed(access))) {
         return None;
     }
-    // A folder that the call names beside its command stands before the text.
+    // A folder that the call names besides its command precedes the text.
     let before = accesses.iter().filter(|access| moves(access) && !text.contains(&access.pattern));
     let texts: Vec<_> = before.map(|access| access.pattern.as_str()).chain([text]).collect();
     Some(texts.join(" && "))
@@ -145,7 +145,7 @@ fn moves(access: &Access) -> bool {
         && matches!(access.pattern.split(' ').next(), Some("cd" | "pushd" | "popd"))
 }
 
-/// Whether a part of a command may run what it is given: its arguments may be commands, or it names its standard input.
+/// Whether a part of a command may run its input: its arguments may be commands, or it names its standard input.
 fn is_fed(access: &Access) -> bool {
     let is_stdin = |word: &&str| matches!(*word, "-" | "/dev/stdin" | "/dev/fd/0");
     let is_fed = |words: &[&str]| {
@@ -167,7 +167,7 @@ pub(crate) fn stays_in(access: &Access, workspace: &str) -> bool {
     to.is_some_and(|to| to == "." || (!workspace.is_empty() && to == workspace.trim_end_matches('/')))
 }
 
-/// The rules for one access, from the narrowest to the widest; `None` where it cannot be granted.
+/// The rules for one access, from the narrowest to the widest; `None` if it cannot be granted.
 fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
     let Access { permission, pattern, .. } = access;
     // A permission with a wildcard would be a rule about others as well.
@@ -187,11 +187,11 @@ fn ladder(access: &Access) -> Option<Vec<Vec<Rule>>> {
     Some([vec![exact]].into_iter().chain(wider).collect())
 }
 
-/// The rules for a command with any arguments; `None` where its arguments may be commands.
+/// The rules for a command with any arguments; `None` if its arguments may be commands.
 fn with_any_arguments(access: &Access) -> Option<Vec<Rule>> {
     let words = words_of(&access.pattern)?;
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    // What was read into words is one command, whatever its words hold; of another text that is certain for plain characters only.
+    // A text read into words is one command, for any words; for other text that is certain only with plain characters.
     let is_one = access.part.is_some() || (access.pattern.chars().all(is_plain) && !words.contains(&""));
     if !is_one || !words[0].chars().all(is_plain) || words[0].contains(' ') || runs_arguments(words[0]) {
         return None;
@@ -209,7 +209,7 @@ fn with_any_arguments(access: &Access) -> Option<Vec<Rule>> {
     Some(vec![allow("bash", &prefix), allow("bash", format!("{prefix} *"))])
 }
 
-/// Whether the first word of a command is no program, or one that runs its arguments.
+/// Whether the first word of a command is not a program, or is one that runs its arguments.
 fn runs_arguments(program: &str) -> bool {
     let name = name_of(program);
     // `python3.11` is `python`.
@@ -223,7 +223,7 @@ fn name_of(program: &str) -> String {
     program.rsplit('/').next().unwrap_or(program).to_ascii_lowercase()
 }
 
-/// How many words name the command, so that the rest are its arguments; `None` where it runs what it is given.
+/// How many words name the command, so that the rest are its arguments; `None` if it runs its arguments.
 fn words_of_the_command(words: &[&str]) -> Option<usize> {
     let name = name_of(words[0]);
     match words.get(1) {
@@ -254,7 +254,7 @@ fn is_whole(access: &Access) -> bool {
     access.is_known() && !access.pattern.contains([ANY, GLOB])
 }
 
-/// Whether a granted rule with a wildcard may take the access. Of a shell command these are its simple commands, but for one that
+/// Whether a granted rule with a wildcard may take the access. Of a shell command these are its simple commands, except one that
 /// reads a file outside of the workspace; a command that was not read into parts must have plain characters only.
 fn is_ordinary(access: &Access) -> bool {
     match (access.permission.as_str(), &access.part) {

@@ -4,8 +4,8 @@
 //! are written for: relative inside the workspace, absolute outside. An `external_directory` access is dropped where its path is
 //! inside, or is only read and lies in one of the session's `read_roots`; no other access is dropped.
 //!
-//! Paths are text here, and a change must keep it so: no disk is looked at, because the core calls this code and replay calls it
-//! again. This is no protection against links. The file tools find where a path really leads when they open it beneath the handle
+//! Paths are text here, and a change must keep it so: no disk is read, because the core calls this code and replay calls it
+//! again. This does not protect against links. The file tools find where a path really leads when they open it beneath the handle
 //! of the workspace; a shell command is kept inside by a sandbox only.
 
 use crate::tool::{Access, ReadPath, ShellPart};
@@ -74,7 +74,7 @@ fn path_from(workspace: &str, access: &Access) -> Option<String> {
     })
 }
 
-/// An access with the paths that a command reads as `seen` gives them. It is given each path as the accesses of a read.
+/// An access with the paths that a command reads as `seen` returns them. It gets each path as the accesses of a read.
 fn with_reads(mut access: Access, seen: impl Fn(Vec<(usize, Access)>) -> Vec<(usize, Access)>) -> Access {
     if let Some(ShellPart::Command { reads: Some(reads), .. }) = &mut access.part {
         // A path in a home folder has one spelling, wherever it is seen from.

@@ -1,9 +1,9 @@
 //! The two matchers of permission rules: globs for the paths of `read` and `edit` ([`Globs`]), simple wildcards for everything else
 //! ([`simple`]), the paths of `external_directory` included.
 //!
-//! A pattern never panics and never takes exponential time, whoever wrote it; a glob that cannot be compiled matches only itself.
-//! A change must not use globs for commands: their `*` stops at a slash, so a command with a path (`cat /etc/x`) would pass a rule
-//! that is meant to catch it. Rules stand on tapes, so a change of matching changes how old tapes replay.
+//! No pattern panics or takes exponential time; a glob that cannot be compiled matches only itself. A change must not use globs
+//! for commands: their `*` stops at a slash, so a command with a path (`cat /etc/x`) would pass a rule that is meant to catch it.
+//! Rules are on tapes, so a change of matching changes how old tapes replay.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub(crate) fn simple(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// How many bytes a pattern and a text begin with in common, up to the first one that is special in the pattern.
+/// The length of the common beginning of a pattern and a text, in bytes, up to the first special byte of the pattern.
 fn alike(pattern: impl Iterator<Item = u8>, text: impl Iterator<Item = u8>, is_special: impl Fn(u8) -> bool) -> usize {
     pattern.zip(text).take_while(|&(p, t)| p == t && !is_special(p)).count()
 }
@@ -100,7 +100,7 @@ fn may_match(pattern: &str, path: &str) -> bool {
     }
     let ends = alike(pattern.bytes().rev(), path.bytes().rev(), is_special);
     let before = &pattern.as_bytes()[..pattern.len() - ends];
-    // `**/` also stands for no folder at all.
+    // `**/` also matches no folder at all.
     before.last().is_none_or(|byte| is_special(*byte)) || before.ends_with(b"**/")
 }
 
@@ -109,11 +109,11 @@ fn compile(pattern: &str) -> Option<GlobSet> {
         return None;
     }
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-    // A set of one glob gives an error where the glob is too complex to be compiled; a glob alone would panic.
+    // A set of one glob returns an error if the glob is too complex to compile; a glob alone would panic.
     glob.and_then(|glob| GlobSet::builder().add(glob).build()).ok()
 }
 
-/// Whether a pattern of paths is legal. One that is not matches only itself, so a rule with it is seldom what was meant.
+/// Whether a pattern of paths is legal. An illegal one matches only itself, so a rule with it is rarely intended.
 #[cfg(feature = "rules-file")]
 pub(super) fn is_glob(pattern: &str) -> bool {
     compile(pattern).is_some()
@@ -168,7 +168,7 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2_000))]
 
-        /// What is told without a compiled glob is what the glob says.
+        /// The answer without a compiled glob is that of the glob.
         #[test]
         fn no_path_that_a_glob_matches_is_passed_over(pattern in r"[ab/.*?{},\[\]\\!ü-]{0,9}", path in r"[ab/.ü]{0,7}") {
             let matches = compile(&pattern).is_some_and(|glob| glob.is_match(&path)) || pattern == path;
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// A rule of a file that was written by nobody's friend must not end a session.
+    /// A rule in a hostile file must not end a session.
     #[test]
     fn a_glob_that_is_too_complex_matches_nothing_but_itself() {
         let nested = format!("{}b{}", "{a,".repeat(900), "}".repeat(900));

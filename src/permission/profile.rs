@@ -1,9 +1,9 @@
 //! Ready-made rulesets: what each profile allows, asks and denies.
 //!
-//! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables are what the profiles do.
-//! A session stores the rules of its profile on its tape, so a change here is for new sessions only. A change must not rename a
-//! profile: the names are part of the command line, and stand on tapes as names of rulesets (`profile ask`). A command that its tool
-//! can run confined by the kernel has the permission `confined_bash` too.
+//! A test reads the tables of `docs/SECURITY.md` and judges one call of each kind, so the tables match the profiles. A session
+//! stores the rules of its profile on its tape, so a change here is for new sessions only. A change must not rename a profile:
+//! the names are part of the command line, and are on tapes as names of rulesets (`profile ask`). A command that its tool can run
+//! confined by the kernel has the permission `confined_bash` too.
 //!
 //! `unclear_bash` is the permission of a command that the parser cannot take apart. No profile may have a rule that names it,
 //! because such a rule would allow the command by a pattern over its text. Without one the command runs confined or is asked about
@@ -33,7 +33,7 @@ pub enum Profile {
     Auto,
     /// Reads, and commands that run confined, are allowed; the rest is denied.
     Readonly,
-    /// As `ask` where no person is there to ask: the rest is denied.
+    /// As `ask` without a person to ask: the rest is denied.
     Headless,
     /// The table of OpenCode's own defaults.
     Opencode,
@@ -55,7 +55,7 @@ pub(crate) const ALL: [Profile; 7] = [
 const PROTECTED_FOLDERS: [&str; 9] =
     [".git", ".tamtam", ".vscode", ".idea", ".cursor", ".claude", ".opencode", ".agents", ".ssh"];
 
-/// Files of that kind: what a shell runs, what starts servers of tools, and what agents are told.
+/// Files of that kind: run by a shell, starting servers of tools, or read by agents as instructions.
 const PROTECTED_FILES: [&str; 10] = [
     ".envrc",
     ".mcp.json",
@@ -69,7 +69,7 @@ const PROTECTED_FILES: [&str; 10] = [
     "CLAUDE.md",
 ];
 
-/// The patterns of what is protected, the plain ones last: they are the ones that people are shown.
+/// The patterns of protected files, the plain ones last: people see those.
 fn protected() -> Vec<String> {
     // Some file systems make no difference between upper and lower case. One glob for all names, because each edit meets each glob.
     let any_case = |names: &[&str]| {
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(profiles, ALL.map(Profile::name));
     }
 
-    /// Reliability F05: whether the file is there or not, and in upper case too; a name that only begins alike is another file.
+    /// Reliability F05: whether the file exists or not, and in upper case too; a name that only begins alike is another file.
     #[test]
     fn an_edit_of_what_decides_what_runs_later_is_asked_about() {
         for profile in [Profile::Edits, Profile::Auto] {
@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    /// Reliability P01: what may run without a yes runs confined, whatever is chained behind it; where the kernel cannot hold it,
-    /// it does not run. What it says by name is judged all the same.
+    /// Reliability P01: a command that may run without a yes runs confined, with anything chained after it; if the kernel cannot
+    /// confine it, it does not run. The paths that it names are still judged.
     #[test]
     fn what_nobody_was_asked_about_runs_confined_or_not_at_all() {
         let rules = Profile::Readonly.ruleset();

@@ -1,17 +1,16 @@
 //! Judges shell commands by what they would run, part by part, instead of by their text.
 //!
 //! A pattern over the text of a command guards nothing: `cargo *` matches `cargo test; rm -rf /`, and `rm *` does not match
-//! `/bin/rm x`. So a command is read ([`analyse`]) into the simple commands in it, wherever they stand, and the files that its
-//! redirects open. Each becomes an access of its own ([`with_parts`]), is judged by the rules for itself ([`judge`]), and the
-//! strictest answer stands. A command that cannot be read with certainty is unclear: no pattern about `bash` allows it, only a rule
-//! that has exactly its text (and the text has plain characters only), a person's grant of that text, or a rule about
-//! `unclear_bash`.
+//! `/bin/rm x`. So a command is read ([`analyse`]) into all simple commands in it, and the files that its redirects open. Each
+//! becomes a separate access ([`with_parts`]), is judged by the rules alone ([`judge`]), and the strictest answer wins. A command
+//! that cannot be read with certainty is unclear: no pattern about `bash` allows it, only a rule that has exactly its text (and
+//! the text has plain characters only), a person's grant of that text, or a rule about `unclear_bash`.
 //!
-//! A change must keep that what is not known is never taken for harmless. Syntax that is not known makes a command unclear. A
-//! program that is not on the lists of `reports.rs` is no report. An option of a
-//! wrapper and a variable that are not listed make it unclear. Any other program with any options is a name for the rules;
-//! `commands.rs` lists the commands and options that would hide from the rules what else is run, and they make it unclear too.
-//! The code is pure: no disk, no clock. Reading a command takes time, so workers do it and never the core.
+//! A change must never treat the unknown as harmless. Unknown syntax makes a command unclear. A program that is not on the lists
+//! of `reports.rs` is not a report. An option of a wrapper and a variable that are not listed make it unclear. Any other program
+//! with any options is a name for the rules; `commands.rs` lists the commands and options that would hide from the rules what
+//! else is run, and they make it unclear too. The code is pure: no disk, no clock. Reading a command takes time, so workers do it
+//! and never the core.
 //!
 //! Without the feature `shell-policy` every command is unclear.
 
@@ -63,16 +62,16 @@ pub(super) use quotes::{joined, words_of};
 pub(crate) use rules::restricts_reads;
 pub(super) use rules::{is_by_confinement, is_plain, judge, judge_beside};
 
-/// Stands in the text of a word for a part that is known only when the command runs. No command that is read has this character.
+/// Replaces, in the text of a word, a part that is known only when the command runs. No command that is read has this character.
 pub(super) const ANY: char = '\u{1}';
 
 /// The same for a part that becomes names of files.
 pub(super) const GLOB: char = '\u{2}';
 
-/// Stands for a file that is read without a path of its own: one in the history of a repository.
+/// Replaces the path of a file that is read without one: a file in the history of a repository.
 pub(super) const HISTORY: &str = "\u{1}";
 
-/// Stands for the `~` at the beginning of a word while the command that has it is read; [`ANY`] takes its place in what is found.
+/// Replaces the `~` at the beginning of a word while its command is read; [`ANY`] replaces it in the result.
 #[cfg(feature = "shell-policy")]
 const HOME: char = '\u{3}';
 
@@ -95,7 +94,7 @@ struct Found {
     commands: Vec<Simple>,
     /// Files that redirects read.
     reads: Vec<String>,
-    /// Files that redirects write, and those that `tee` and `find` are told to write.
+    /// Files that redirects write, and those that `tee` and `find` write.
     writes: Vec<String>,
 }
 
@@ -122,12 +121,12 @@ struct Simple {
 }
 
 impl Simple {
-    /// The text that rules are matched against: name and words with one blank between them, a word that is no plain one in quotes
+    /// The text that rules are matched against: name and words with one blank between them, a word that is not plain in quotes
     /// ([`quoted`]). So two commands with different words never have the same text.
     fn text(&self) -> String {
         let mut text = quoted(&self.name).into_owned();
         for arg in &self.args {
-            // What may become no word at all has its blank in it.
+            // A part that may become no word at all includes its blank.
             let may_vanish = arg.splits && !arg.text.is_empty() && arg.text.chars().all(|c| c == ANY);
             if !may_vanish {
                 text.push(' ');
@@ -138,7 +137,7 @@ impl Simple {
     }
 }
 
-/// A word that a program is given.
+/// A word that a program gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Arg {
     /// As the program gets it, with [`ANY`] and [`GLOB`] for what is not known.
@@ -179,8 +178,8 @@ impl Arg {
         Arg { text: self.text.replace(mark, ANY.encode_utf8(&mut [0; 4])), splits: self.splits }
     }
 
-    /// Whether the word can be taken for the value of an option before it. One that looks like an option itself is not: a program
-    /// whose option has no value in this version would read it as one. A negative number is no such option anywhere.
+    /// Whether the word can be taken for the value of an option before it. A word that looks like an option itself cannot: a
+    /// program whose option has no value in this version would read it as one. A negative number is never such an option.
     fn may_be_a_value(&self) -> bool {
         let number = self.text.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()));
         let known = !(self.splits && self.is_unknown());

@@ -1,5 +1,5 @@
-//! Decides about all accesses of a call (what the call says that it wants to do, such as to read a path): the strictest judgement
-//! stands, and the verdict names the access that it came from.
+//! Decides about all accesses of a call (each says one thing that the call wants to do, such as read a path): the strictest
+//! judgement wins, and the verdict names its access.
 //!
 //! The core writes the text of a denial from the verdict, and replay compares that text. So a change must keep which of several
 //! equally strict accesses is named: of the parts of a shell command the first, of other accesses the last. A call without any
@@ -30,7 +30,7 @@ pub struct Verdict {
     pub confined: bool,
 }
 
-/// Decides about all accesses of a call, by layers from the most to the least powerful: the strictest judgement stands.
+/// Decides about all accesses of a call, by layers from the most to the least powerful: the strictest judgement wins.
 ///
 /// ```
 /// use tamtam::permission::{Action, Globs, Rule, Ruleset, decide, with_parts};
@@ -122,7 +122,7 @@ impl Verdict {
     }
 }
 
-/// What an access is, in a sentence about its call.
+/// An access in words, for a sentence about its call.
 fn named(access: &Access) -> String {
     let pattern = one_line(&access.pattern);
     match &access.part {

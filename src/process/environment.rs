@@ -62,7 +62,7 @@ const STEERING: &[&str] = &["LD_", "DYLD_", "GIT_", "BASH_FUNC_"];
 const STEERING_NAMES: &[&str] =
     &["BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "PS4", "IFS", "CDPATH", "PWD", "OLDPWD"];
 
-/// Whether a variable is kept back from tools: it looks like a secret, belongs to a provider, steers what programs load or where
+/// Whether a variable is withheld from tools: it looks like a secret, belongs to a provider, controls what programs load or where
 /// they work, or its value is an address with a password in it.
 #[must_use]
 pub fn is_private(name: &OsStr, value: &OsStr) -> bool {

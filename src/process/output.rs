@@ -1,10 +1,10 @@
 //! Keeps the output of a process in bounded memory: both streams merged, and each alone where they came through two pipes.
 //!
 //! [`Rolling`] keeps the last bytes of one stream, and [`Output`] holds one for the merged streams and one for each stream.
-//! However much a process writes, each holds at most twice the bytes that it is to keep (and [`Output`] three bytes of an
-//! unfinished character for each stream), and the totals count everything. A character whose bytes come in two pieces is never
-//! split by the other stream in the merged output. A change must keep all three: a command may write without end, and a model reads
-//! what is kept. Nothing here waits or touches a disk.
+//! For any amount of output, each holds at most twice the bytes that it keeps (and [`Output`] three bytes of an unfinished
+//! character for each stream), and the totals count everything. In the merged output, a character whose bytes come in two pieces
+//! is never split by the other stream. A change must keep all three: a command may write without end, and a model reads the kept
+//! bytes. Nothing here waits or touches a disk.
 
 /// The stream that a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub enum Stream {
 
 /// The last bytes of a stream that may be endless, and the totals of the whole stream.
 ///
-/// Holds at most twice as many bytes as it is to keep.
+/// Holds at most twice as many bytes as it keeps.
 #[derive(Clone, Debug)]
 pub struct Rolling {
     /// The last bytes of the stream: up to twice `keep`.
@@ -89,7 +89,7 @@ impl Rolling {
 
 /// Both streams of a process: together in order of arrival, and apart.
 ///
-/// A character whose bytes come in two pieces is held back until it is whole, so that the other stream never splits it.
+/// A character whose bytes come in two pieces is withheld until it is whole, so that the other stream never splits it.
 #[derive(Clone, Debug)]
 pub struct Output {
     merged: Rolling,
@@ -124,7 +124,7 @@ impl Output {
         whole
     }
 
-    /// Ends the output: adds the bytes that were held back to the merged output, and returns them.
+    /// Ends the output: adds the withheld bytes to the merged output, and returns them.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = self.streams.iter_mut().flat_map(|half| std::mem::take(&mut half.unfinished)).collect::<Vec<_>>();
         self.merged.push(&rest);
@@ -137,7 +137,7 @@ impl Output {
         &self.merged
     }
 
-    /// One stream alone, which is empty where both streams share a pipe; of [`Stream::Both`] the merged output.
+    /// One stream alone, which is empty if both streams share a pipe; of [`Stream::Both`] the merged output.
     #[must_use]
     pub fn stream(&self, stream: Stream) -> &Rolling {
         match stream {

@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-/// How long the watcher may take to end when it is told to.
+/// How long the watcher may take to end on request.
 const WATCHER_STOP: Duration = Duration::from_secs(2);
 
-/// The processes of one runtime's calls. Cheap to clone: all clones stand for the same processes.
+/// The processes of one runtime's calls. Cheap to clone: all clones share the same processes.
 ///
 /// The first process that is started brings the watcher with it, and the owner is entered in the ledger for the next start. A
 /// failure of either is logged and holds up no call.
@@ -38,7 +38,7 @@ pub struct Processes {
 struct Inner {
     owner: Owner,
     watch: Watch,
-    /// The folder of the ledger; `None` where no next start is to sweep.
+    /// The folder of the ledger; `None` if no later start sweeps.
     ledger: Option<PathBuf>,
     sweeper: Sweeper,
     guard: Lock<Guard>,
@@ -46,7 +46,7 @@ struct Inner {
     entered: OnceCell<()>,
 }
 
-/// The watcher and the ledger's file, which stand by for the case that this process is killed.
+/// The watcher and the ledger's file, for the case that this process is killed.
 #[derive(Debug, Default)]
 struct Guard {
     watcher: Option<Watcher>,
@@ -96,10 +96,10 @@ impl Processes {
         let starting = Process::start(spec, self.inner.sweeper.clone());
         let started = match is_confined {
             false => starting.await?,
-            // A task of its own: where nobody waits any more, the process is dropped once it is started, and so killed.
+            // A separate task: if the caller is gone, the process is dropped once it is started, and so killed.
             true => tokio::spawn(starting).await.unwrap_or_else(|lost| Err(io::Error::other(lost)))?,
         };
-        // One that began while the runtime was closed may have come too late to be seen there: it is dropped, and so killed.
+        // A process that began while the runtime closed may have come too late for that sweep: it is dropped, and so killed.
         if self.inner.guard.lock().is_closed { Err(closed()) } else { Ok(started) }
     }
 
@@ -112,7 +112,7 @@ impl Processes {
             return Swept::default();
         }
         let inner = self.inner.clone();
-        // A task of its own: the guard was taken, so no second call could finish what a dropped one has begun.
+        // A separate task: the guard was taken, so no second call could finish what a dropped one began.
         let closing = tokio::spawn(async move {
             let swept = inner.sweeper.sweep(Target::new(Whose::Owner(inner.owner))).await;
             if let Some(watcher) = guard.watcher {

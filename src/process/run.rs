@@ -1,4 +1,4 @@
-//! Runs one program of a call: starts it with the call's tag, hands over its output, and ends its whole process tree.
+//! Runs one program of a call: starts it with the call's tag, passes on its output, and ends its whole process tree.
 //!
 //! A [`Process`] is ended by [`Process::end`], or by its drop, which kills the tree on the spot and blocks meanwhile. Either way
 //! the tree is remembered before the kill, because afterwards no parent is left that shows which process belongs to which.
@@ -29,9 +29,9 @@ use crate::process::{
 /// How much is read at once.
 const READ_BYTES: usize = 32 * 1024;
 
-/// The program that starts another one in a session of its own, so that it has no terminal to ask on. From util-linux; where it
-/// is missing, a process group has to do. (The standard library could start a session only by code that runs between `fork` and
-/// `exec`, which is unsafe and would copy the host's memory map at every call.)
+/// The program that starts another one in a new session, so that it has no terminal to ask on. From util-linux; without it, a
+/// process group must do. (The standard library could start a session only by code that runs between `fork` and `exec`, which is
+/// unsafe and would copy the host's memory map at every call.)
 const SETSID: &str = "/usr/bin/setsid";
 
 /// What to start.
@@ -48,21 +48,21 @@ pub struct Spec {
     pub tag: Tag,
     /// How its output is taken in.
     pub streams: Streams,
-    /// What it may reach; `None`: whatever the user may. The program is not started where this cannot be held.
+    /// What it may reach; `None`: all that the user may. The program is not started if this cannot be enforced.
     pub confinement: Option<Confinement>,
 }
 
 /// How the two streams of a program are taken in.
 ///
-/// The system keeps the order of writes to one pipe only. Of writes to two pipes nobody can tell which came first, so a caller
-/// chooses between the exact order and streams that can be told apart.
+/// The system keeps the order of writes to one pipe only. The order of writes to two pipes is unknown, so a caller chooses
+/// between the exact order and separate streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Streams {
-    /// Through one pipe: in exactly the order of the writes, as a terminal shows them. The streams cannot be told apart
+    /// Through one pipe: in exactly the order of the writes, as a terminal shows them. The streams cannot be separated
     /// afterwards.
     #[default]
     Together,
-    /// Through a pipe each: told apart, and in about the order of the writes.
+    /// Through a pipe each: separate, and in about the order of the writes.
     Apart,
 }
 
@@ -71,7 +71,7 @@ pub enum Streams {
 pub struct Folder {
     /// Its open handle: used where there is a `/proc`, so that no link can be swapped in.
     pub handle: OwnedFd,
-    /// Its path: used where there is no `/proc`.
+    /// Its path: used on systems without `/proc`.
     pub path: PathBuf,
 }
 
@@ -86,7 +86,7 @@ impl Folder {
 /// What a process did.
 #[derive(Debug)]
 pub enum Event {
-    /// The process, or one that it started, wrote these bytes.
+    /// The process, or a descendant, wrote these bytes.
     Output(Stream, Vec<u8>),
     /// The process ended; others that it started may still run and write.
     Ended(ExitStatus),
@@ -101,7 +101,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// The stream that `stdout` carries: [`Stream::Both`] where the streams share one pipe.
+    /// The stream that `stdout` carries: [`Stream::Both`] if the streams share one pipe.
     first: Stream,
     /// The first pipe; `None` once it has ended.
     stdout: Option<ChildStdout>,
@@ -109,7 +109,7 @@ pub struct Process {
     stderr: Option<ChildStderr>,
     /// The id of the first process, which is also that of its group.
     leader: Option<Pid>,
-    /// How the first process ended; `None` while nobody has waited for it.
+    /// How the first process ended; `None` until it has been waited for.
     status: Option<ExitStatus>,
     tag: Tag,
     /// When the first process was started, in ticks since the machine was: an older process cannot belong to it.
@@ -161,7 +161,7 @@ impl Process {
             }
         };
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        // The process may have ended by now, but nobody has waited for it, so the id is still its own.
+        // The process may have ended by now, but it has not been waited for, so the id is still its own.
         let entry = leader.and_then(|leader| table::entry(leader.as_raw_nonzero().get()));
         Ok(Process {
             first: if both.is_some() { Stream::Both } else { Stream::Stdout },

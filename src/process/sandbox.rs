@@ -1,9 +1,9 @@
 //! Confines a program: what it, and all that it starts, may reach of the files, the network and other processes.
 //!
 //! The kernel does it (Linux: Landlock for files and signals, seccomp for sockets and a list of system calls). Both bind a thread
-//! and whatever it starts, for good. So a confined program is started by a thread of its own: the thread confines itself, starts
-//! the program, and ends. No other thread of the host is bound, no code runs between `fork` and `exec`, and no `unsafe` of ours is
-//! needed (docs/decisions/0031).
+//! and all that it starts, permanently. So a confined program is started by its own thread: the thread confines itself, starts
+//! the program, and ends. No other thread of the host is bound, no code runs between `fork` and `exec`, and no `unsafe` of ours
+//! is needed (docs/decisions/0031).
 //!
 //! [`SandboxLevel::probe`] says what this system can hold. A program whose files and network cannot be held as its [`Confinement`]
 //! says is not started: a change must not let one run with less. Signals are held only where the kernel can (Linux 6.12). Without
@@ -22,7 +22,7 @@ mod linux;
     any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
 )))]
 mod linux {
-    //! Stands in where nothing can be held.
+    //! The stand-in for systems without a sandbox.
 
     use super::{Confinement, SandboxLevel};
 
@@ -49,19 +49,19 @@ pub use crate::words::sandbox::Network;
 /// From this version on Landlock keeps signals inside of the sandbox.
 const SIGNALS_SINCE: u32 = 6;
 
-/// What a confined program may reach. Everything else is refused by the kernel, whoever asks: the program, or one that it starts.
+/// What a confined program may reach. The kernel refuses everything else, to the program and to all that it starts.
 ///
 /// Not confined: the names, sizes and times of files (`stat` works everywhere), and their mode, owner, times and attributes, which
 /// the system lets their owner change (`chmod`, `chown`, `touch -d`, `setfattr`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Confinement {
-    /// Files, and folders with all beneath them, that may be read and executed. One that does not exist is left out.
+    /// Files, and folders with all beneath them, that may be read and executed. Missing ones are left out.
     pub read: Vec<PathBuf>,
-    /// Files, and folders with all beneath them, that may also be written, made and removed; no devices can be made there. One that
-    /// does not exist is left out.
+    /// Files, and folders with all beneath them, that may also be written, made and removed; no devices can be made there.
+    /// Missing ones are left out.
     pub write: Vec<PathBuf>,
-    /// Files, and folders with all beneath them, that may be read and not executed. One that does not exist is left out.
+    /// Files, and folders with all beneath them, that may be read and not executed. Missing ones are left out.
     pub look: Vec<PathBuf>,
     /// Folders whose names may be listed, with those of all folders beneath them.
     pub list: Vec<PathBuf>,
@@ -77,9 +77,9 @@ pub struct Confinement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxLevel {
-    /// The version of Landlock's interface; 0 where there is none.
+    /// The version of Landlock's interface; 0 if there is none.
     pub landlock: u32,
-    /// Why there is no sandbox; `None` where files and network are held.
+    /// Why there is no sandbox; `None` if files and network are confined.
     pub missing: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl fmt::Display for SandboxLevel {
     }
 }
 
-/// Starts a command that is confined. The folder is the one that the command starts in, and stays open until then.
+/// Starts a command that is confined. `folder` is where the command starts, and stays open until then.
 ///
 /// Dropping the future does not stop the start; the command is then killed as soon as it is started.
 pub(super) async fn spawn(mut command: Command, folder: Folder, confinement: Confinement) -> io::Result<Child> {

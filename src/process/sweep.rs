@@ -74,7 +74,7 @@ pub fn sweep(whose: &Whose) -> Swept {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) whose: Whose,
-    /// The id of a call's first process while nobody has waited for it: until then no other process can have the id.
+    /// The id of a call's first process until it has been waited for: until then no other process can have the id.
     pub(super) leader: Option<i32>,
     /// Processes that belong to the target although they may carry no tag any more.
     pub(super) known: Vec<Entry>,
@@ -92,7 +92,7 @@ impl Target {
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub(super) target: Target,
-    /// When the sweep gives up.
+    /// The time at which the sweep gives up.
     until: Instant,
     /// How many looks in a row have found nothing.
     clean: usize,
@@ -105,7 +105,7 @@ impl Sweep {
         Sweep { target, until: Instant::now() + SWEEP_MAX, clean: 0, killed: HashSet::new() }
     }
 
-    /// Kills the processes that a look found. Gives the outcome once the sweep is over, and `None` where it needs another look.
+    /// Kills the processes that a look found. Returns the outcome once the sweep is over, and `None` if it needs another look.
     pub(super) fn take(&mut self, found: &[Entry]) -> Option<Swept> {
         if found.is_empty() {
             self.clean += 1;

@@ -1,8 +1,8 @@
 //! Ends the processes of many calls at once: all calls that wait share each look at the process table.
 //!
-//! A sweeper has one thread, and only while requests wait. The future of a request may be dropped; the kill goes on.
-//! A change must keep the looks off the async threads: a look reads `/proc` and blocks. (The one exception: where the system gives
-//! no thread, the caller does the work itself.) The lock on the desk is not held during a look.
+//! A sweeper has one thread, and only while requests wait. The future of a request may be dropped; the kill continues. A change
+//! must keep the looks off the async threads: a look reads `/proc` and blocks. (The one exception: if the system has no thread
+//! left, the caller does the work itself.) The lock on the desk is not held during a look.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The sweeper of a runtime, shared by all its calls. It has a thread only while something is to be done.
+/// The sweeper of a runtime, shared by all its calls. It has a thread only while it has work.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweeper {
     desk: Arc<Lock<Desk>>,
@@ -93,7 +93,7 @@ impl Request {
         }
     }
 
-    /// Takes the processes that a look found; gives the request back where it needs another look. The asking call may be gone.
+    /// Takes the processes that a look found; returns the request if it needs another look. The asking call may be gone.
     fn take(self, found: &[Entry]) -> Option<Request> {
         match self {
             Request::See { answer, .. } => {

@@ -9,7 +9,7 @@ use std::{fs, io::Read as _};
 use crate::process::Tag;
 
 /// How much of one process's environment is read, in bytes. Linux starts no process with more than 6 MiB of arguments and
-/// environment together, whatever its stack limit is (`execve(2)`).
+/// environment together, under any stack limit (`execve(2)`).
 const ENVIRONMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// One process as a look found it. Two entries are equal when they are of the same process, also when its parent or its group
@@ -35,8 +35,8 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// All processes that have not ended. This is no snapshot: one that starts during the look may be missing, so a caller that wants
-/// all of them looks again.
+/// All processes that have not ended. This is not a snapshot: a process that starts during the look may be missing, so a caller
+/// that wants all of them looks again.
 pub(super) fn live() -> Vec<Entry> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -59,14 +59,14 @@ pub(super) fn entry(pid: i32) -> Option<Entry> {
     Some(Entry { pid, parent, group, session, started, is_dead })
 }
 
-/// The soft file size limit of a process, in bytes; `None` where it has none, or where this process may not read it.
+/// The soft file size limit of a process, in bytes; `None` if it has none, or where this process may not read it.
 pub(super) fn file_size_limit(pid: i32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max file size")?.split_ascii_whitespace().next());
     soft?.parse().ok()
 }
 
-/// The tags in a process's environment. The variable stands there once, unless a program made its environment by hand.
+/// The tags in a process's environment. The variable occurs once, unless a program made its environment by hand.
 pub(super) fn tags(pid: i32) -> Vec<Tag> {
     let mut environment = Vec::new();
     let file = fs::File::open(format!("/proc/{pid}/environ"));

@@ -1,9 +1,9 @@
 //! The tag that names the call of a process, and that every child process inherits.
 //!
-//! A tag stands in the variable [`CALL_VARIABLE`] of every process of a call. The tool `bash` also spells it as a soft limit of the
-//! file size (2^60 bytes or more, far above the size of real files), where the host has no such limit of its own. `fork` and `exec`
-//! pass both on, so a process of `bash` with an emptied environment is still found by its limit. The limit has room for a part of
-//! the tag only, so it may match another call too.
+//! Every process of a call has the tag in its variable [`CALL_VARIABLE`]. The tool `bash` also spells it as a soft limit of the
+//! file size (2^60 bytes or more, far above the size of real files), if the host has no such limit itself. `fork` and `exec` pass
+//! both on, so a process of `bash` with an emptied environment is still found by its limit. The limit has room for a part of the
+//! tag only, so it may match another call too.
 //!
 //! Both spellings are read by other versions of the program (a watcher; the next start of a host), so a change must keep both
 //! layouts: the processes of an older host would not be found. The watcher's script in `watcher.rs` spells the variable out once
@@ -69,7 +69,7 @@ impl Tag {
 
     /// The soft limit of the file size that spells this tag, in units of 1,024 bytes as the shell's `ulimit -f` takes it.
     ///
-    /// `None` where this process has a file size limit of its own, because that limit must not be raised.
+    /// `None` if this process already has a file size limit, because that limit must not be raised.
     #[must_use]
     pub fn file_size_limit(&self) -> Option<u64> {
         let own = rustix::process::getrlimit(rustix::process::Resource::Fsize);
@@ -105,7 +105,7 @@ impl Tag {
         Tag::limits(bytes).any(|limit| limit == self.limit())
     }
 
-    /// The values of `ulimit -f` that give a limit of this many bytes. The unit is 1,024 bytes, and 512 in some shells.
+    /// The values of `ulimit -f` for a limit of this many bytes. The unit is 1,024 bytes, and 512 in some shells.
     fn limits(bytes: u64) -> impl Iterator<Item = u64> {
         [1024, 512].into_iter().filter(move |unit| bytes.is_multiple_of(*unit)).map(move |unit| bytes / unit)
     }
@@ -123,7 +123,7 @@ impl fmt::Display for Tag {
     }
 }
 
-/// The limit as bits: one that makes the limit larger than any file, then those of the owner, then those of the call.
+/// The limit as bits: a bit that makes the limit larger than any file, then those of the owner, then those of the call.
 fn limit_of(owner: &Owner, call: u64) -> u64 {
     (1 << (OWNER_BITS + CALL_BITS)) | (low_bits(owner.0, OWNER_BITS) << CALL_BITS) | call
 }

@@ -23,7 +23,7 @@ const ESCAPES: [&str; 4] = [
 ];
 const EMPTIED: &str = "env -i setsid sleep 999 >/dev/null 2>&1 &";
 
-/// A shell command that says `ready` and goes on until it is killed.
+/// A shell command that says `ready` and runs until it is killed.
 fn spec(processes: &Processes, command: &str) -> Spec {
     let tag = processes.tag();
     let limit = tag.file_size_limit().map(|limit| format!("ulimit -S -f {limit};")).unwrap_or_default();
@@ -87,7 +87,7 @@ impl Drop for Cleaned {
 /// Where the child of the next test finds its folder; unset in an ordinary run of the tests.
 const CHILD_FOLDER: &str = "TEST_PROCESS_CHILD_FOLDER";
 
-/// Not a test of its own: the host that is killed.
+/// Not a separate test: the host that is killed.
 #[tokio::test]
 async fn child_that_is_killed_with_its_calls_running() {
     let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
@@ -102,7 +102,7 @@ async fn child_that_is_killed_with_its_calls_running() {
     std::future::pending::<()>().await;
 }
 
-/// Starts that host, kills it with SIGKILL once its calls run, and gives the owner of what they were.
+/// Starts that host, kills it with SIGKILL once its calls run, and returns their owner.
 fn killed_host(ledger: &Path) -> Owner {
     let mut host = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "process::tests::child_that_is_killed_with_its_calls_running", "--nocapture"])
@@ -132,7 +132,7 @@ fn a_killed_host_is_survived_by_nothing() {
     assert_eq!(alive(owner), 0);
 }
 
-/// Promise 10: what a killed host left where nobody watched is ended by the next start, and nobody else's process is.
+/// Promise 10: what a killed host left without a watcher is ended by the next start, and no other process is.
 #[tokio::test]
 async fn the_next_start_ends_what_the_dead_left_and_spares_the_living() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ async fn a_watcher_works_when_its_host_lets_go() {
     assert!(within_a_second(|| alive(owner) == 0), "{} are left", alive(owner));
 }
 
-/// A watcher that somebody killed is replaced when the next process starts.
+/// A killed watcher is replaced when the next process starts.
 #[tokio::test]
 async fn a_killed_watcher_is_replaced() {
     let processes = Processes::new(Watch::Shell, None);
@@ -235,7 +235,7 @@ async fn calls_that_share_a_limit_do_not_end_each_other() {
     assert_eq!(one.tag.limit(), twin.limit());
     let mut running = processes.start(one).await.unwrap();
     while !matches!(running.next().await, Event::Output(..)) {}
-    // Between its `fork` and its `exec` a process has no environment to be told by.
+    // Between its `fork` and its `exec` a process has no environment to be recognized by.
     let is_sleep = |entry: &table::Entry| {
         fs::read(format!("/proc/{}/cmdline", entry.pid)).is_ok_and(|line| line.starts_with(b"sleep"))
     };

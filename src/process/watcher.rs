@@ -1,10 +1,10 @@
-//! The watcher: a small process beside the host that ends what the host's calls left running when the host is killed.
+//! The watcher: a small process next to the host that ends what the host's calls left running when the host is killed.
 //!
-//! It holds the reading end of a pipe whose other end only the host has. However the host ends, `kill -9` included, the pipe
+//! It holds the reading end of a pipe whose other end only the host has. On any end of the host, `kill -9` included, the pipe
 //! closes; the watcher then kills every process that carries the owner's tag (a script finds only those with the tag in their
-//! environment), and ends. It is executed, not forked from the host's memory, stands in a process group of its own so that a
-//! Ctrl-C or a kill of the host's group leaves it to its work, and takes part in nothing: no output, no file, no environment of
-//! the host's. There is one on Linux only.
+//! environment), and ends. It is executed, not forked from the host's memory, is in its own process group so that a Ctrl-C or a
+//! kill of the host's group does not reach it, and shares nothing with the host: no output, no file, no environment. It exists on
+//! Linux only.
 //!
 //! A change must not let the writing end of the pipe reach another process, or the watcher would not see the host end.
 //!
@@ -49,17 +49,17 @@ pub enum Watch {
         arguments: Vec<OsString>,
     },
     /// A script that `/bin/sh` runs with `grep`. It finds a process by the tag in its environment, so it misses a process whose
-    /// environment was emptied; the next start of a host finds that one.
+    /// environment was emptied; the next start of a host finds it.
     #[default]
     Shell,
-    /// Nobody: the processes of a killed host run until the next start on the same store, or for ever.
+    /// No watcher: the processes of a killed host run until the next start on the same store, or for ever.
     Nobody,
 }
 
 /// Does the work of a watcher in this process: waits until its standard input ends, then kills everything of that owner.
 ///
-/// Blocks for as long as the host lives. To be called from the first lines of a program that was started as
-/// [`Watch::Program`], before it makes threads or opens anything. `None` where the text is no owner's id.
+/// Blocks for as long as the host lives. Call it in the first lines of a program that was started as [`Watch::Program`], before
+/// it makes threads or opens anything. `None` if the text is not an owner's id.
 pub fn watch(owner: &str) -> Option<Swept> {
     let owner = Owner::parse(owner)?;
     // An input that cannot be read any more counts as ended.

@@ -1,8 +1,8 @@
-//! The providers of the environment: what a session is told of its surroundings, and how they are asked.
+//! The providers of the environment: the texts about a session's surroundings, and how they are collected.
 //!
-//! Each provider is asked once for a session, in a task of its own, under a time limit. One that fails, panics or is slow is left
-//! out, and its section says so; a session is made all the same. A change must keep that, and that a provider's text is bounded:
-//! providers are code of a host, nobody can speak to the session before they have answered, and each request pays for their text.
+//! Each provider is asked once for a session, in its own task, under a time limit. A provider that fails, panics or is slow is
+//! left out, and its section says so; the session is still made. A change must keep that, and that a provider's text is bounded:
+//! providers are code of a host, the session cannot be used before they have answered, and each request pays for their text.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     words::message::ModelRef,
 };
 
-/// How long a provider may take. Nobody can speak to the session before.
+/// How long a provider may take. The session cannot be used before.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Bytes of all texts of one provider.
@@ -30,7 +30,7 @@ const SECTIONS_MAX: usize = 256;
 ///
 /// A runtime asks its providers ([`Builder::environment`](crate::runtime::Builder::environment)) once for each session that is
 /// made: not again for the next message, after a crash, or for a fork. A child that works in its parent's folder has its parent's
-/// sections. So what is said must be worth telling for the whole session. It is on the tape.
+/// sections. So a text must stay useful for the whole session. It is on the tape.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -81,7 +81,7 @@ pub trait EnvironmentProvider: Send + Sync + 'static {
 pub struct Place {
     /// The folder that the session works in: absolute, and without links.
     pub workspace: PathBuf,
-    /// The model that answers, as long as nobody chooses another one.
+    /// The model that answers, until another is chosen.
     pub model: ModelRef,
 }
 
@@ -97,7 +97,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Section {
-    /// Whose it is: where in the prompt it stands.
+    /// Its layer: its position in the prompt.
     pub layer: Layer,
     /// Its name.
     pub name: String,
@@ -105,7 +105,7 @@ pub struct Section {
     pub origin: String,
     /// The text. Empty for a section that was left out.
     pub text: String,
-    /// Why it was cut or left out, for people; the model is not told.
+    /// Why it was cut or left out, for people; the model does not see it.
     pub note: Option<String>,
 }
 

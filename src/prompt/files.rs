@@ -1,8 +1,8 @@
-//! The files of the workspace, as a new session is told of them: a provider of the environment that a host may add.
+//! The list of the workspace's files for a new session: a provider of the environment that a host may add.
 //!
 //! The walk is that of the tools (`tools/walk.rs`): it follows no link, and obeys `.gitignore`. It runs on a blocking thread, and
-//! ends when nobody waits for it. A change must keep that the list is bounded, because it stands in every request, and that each
-//! name stands on a line of its own, because names may be written by strangers.
+//! ends when its future is dropped. A change must keep the list bounded, because every request has it, and each name on its own
+//! line, because strangers may choose names.
 
 use std::{
     path::Path,
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FileTree {
-    /// The most entries that are told.
+    /// The most entries in the list.
     pub entries_max: usize,
 }
 
@@ -42,7 +42,7 @@ impl EnvironmentProvider for FileTree {
     fn sections<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Vec<Section>, String>> {
         let (workspace, most) = (place.workspace.clone(), self.entries_max);
         Box::pin(async move {
-            // The thread ends with the future: nobody waits for the walk of a huge folder.
+            // The thread ends with the future: no walk of a huge folder is left behind.
             let gone = StopOnDrop::default();
             let stop = gone.0.clone();
             let walked = move || tree(&workspace, most, &|| stop.load(Ordering::Relaxed));
@@ -87,8 +87,8 @@ mod tests {
         tree(folder, most, &|| false).unwrap().pop().map(|section| section.text).unwrap_or_default()
     }
 
-    /// P-03: the files are sorted, without those that git ignores; where there are too many, those near the top are told and the
-    /// rest is said to be there.
+    /// P-03: the files are sorted, without those that git ignores; if there are too many, those near the top are listed and the
+    /// rest is mentioned.
     #[test]
     fn the_files_near_the_top_are_told_and_the_cut_is_marked() {
         let folder = tempfile::tempdir().unwrap();

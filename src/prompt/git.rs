@@ -1,4 +1,4 @@
-//! The state of the repository around the workspace, as a new session is told of it: its branch.
+//! The state of the repository around the workspace for a new session: its branch.
 //!
 //! The branch is read from `.git`. Whether files were changed only git itself can tell, and git runs programs that the repository's
 //! own configuration names (filters, among others). So git is not run. A change must keep that, because a session would begin by
@@ -12,8 +12,8 @@ use crate::{kernel::Layer, model::BoxFuture, tool::Workspace};
 /// Bytes of a small file of git that are read.
 const SMALL: u64 = 4 * 1024;
 
-/// Tells a session of its repository: the branch. Says nothing where there is no repository, nor of
-/// one that keeps its branches in a table (reftable).
+/// The branch of the session's repository. Nothing without a repository, or for one that keeps its branches in a table
+/// (reftable).
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct GitState;
@@ -92,8 +92,8 @@ mod tests {
         Ok(sections.into_iter().map(|section| (section.text, section.note)).collect())
     }
 
-    /// P-03: the branch is read where it is kept, from below the repository and in a linked worktree; without a repository nothing is
-    /// said, and what is no branch is not told.
+    /// P-03: the branch is read where it is kept, from below the repository and in a linked worktree; without a repository
+    /// nothing is said, and text that is not a branch is left out.
     #[tokio::test]
     async fn the_branch_is_read_from_the_repository() {
         let folder = tempfile::tempdir().unwrap();

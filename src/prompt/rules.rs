@@ -8,11 +8,11 @@
 //! ```
 //!
 //! The files of a project are instructions of strangers. Each is shown to the host's judge as it was read (its first 32 KiB), and
-//! only text that the judge trusted is used; a file without text, and one with the text of an earlier file, is passed over before
-//! that. Files of a project are opened beneath the folder's handle, so no link leads out of it. The files of the user need no judge,
-//! and may be links into another folder. No special file is waited for. A file that is refused, and one for which there is no room, is listed with the reason among the
-//! sections of the prompt; the model is not told of it. A change must keep all of this, because this text speaks with the word of
-//! the user.
+//! only text that the judge trusted is used; a file without text, and one with the text of an earlier file, is skipped before
+//! that. Files of a project are opened beneath the folder's handle, so no link leads out of it. The files of the user need no
+//! judge, and may be links into another folder. No special file is waited for. A refused file, and one for which there is no
+//! room, is listed with the reason among the sections of the prompt; the model does not see it. A change must keep all of this,
+//! because this text has the authority of the user.
 
 use std::{
     collections::BTreeSet,
@@ -46,7 +46,7 @@ const USER_FOLDER: &str = "rules";
 /// Bytes of one file.
 const FILE_BYTES_MAX: usize = 32 * 1024;
 
-/// Bytes of all files together, with what stands around their texts.
+/// Bytes of all files together, with the text around them.
 const BYTES_MAX: usize = 64 * 1024;
 
 /// Files in one folder of rules.
@@ -76,8 +76,8 @@ impl RuleFiles {
     /// The note of a file that the host does not trust ([`PromptSection::note`](crate::session::PromptSection::note)).
     pub const NOT_TRUSTED: &str = "ignored: it is not trusted";
 
-    /// The rules of projects, as far as `trusts` says so of a file, by its path and its text. The text that was judged is the one
-    /// that is used. It is asked on a blocking thread, once for each file and session.
+    /// The rules of projects that `trusts` accepts, by path and text of the file. The judged text is the one used. `trusts` is
+    /// called on a blocking thread, once for each file and session.
     #[must_use]
     pub fn trusting(trusts: impl Fn(&Path, &str) -> bool + Send + Sync + 'static) -> RuleFiles {
         RuleFiles { user: None, trusts: Arc::new(trusts) }
@@ -132,7 +132,7 @@ fn named(level: &Path, name: &str) -> String {
 #[derive(Default)]
 struct Found {
     sections: Vec<Section>,
-    /// The texts that are in: one that two names lead to is told once.
+    /// The texts so far: a text that two names lead to is used once.
     texts: BTreeSet<Arc<str>>,
     bytes: usize,
 }
@@ -162,7 +162,7 @@ impl Found {
         }
     }
 
-    /// Takes a file, if it is there. `trusts` judges it; without a judge it is trusted.
+    /// Takes a file, if it exists. `trusts` judges it; without a judge it is trusted.
     fn take(&mut self, root: &Workspace, name: &str, trusts: Option<&Trusts>) {
         let path = root.root().join(name);
         let opened = match (trusts, root.beneath(Path::new(name))) {
@@ -227,7 +227,7 @@ fn read(file: File) -> Result<(String, bool), String> {
     if bytes.starts_with(b"\xef\xbb\xbf") || bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err("it begins with a byte order mark: save it as plain UTF-8".to_owned());
     }
-    // A character that the end of the read cuts through is no fault of the file.
+    // A character cut by the end of the read is not the file's fault.
     let whole = match std::str::from_utf8(&bytes) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() && bytes.len() > FILE_BYTES_MAX => {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// |---|---|
 /// | `$ARGUMENTS` | all arguments, as they were typed |
 /// | `$1`, `$2` … | one word of the arguments; the highest of them takes the rest as well, and one without a word is empty |
-/// | `{{name}}` | the value of that name; where there is none, the place stays as it is |
+/// | `{{name}}` | the value of that name; without one, the place stays as it is |
 ///
 /// For `$1`, `$2` …, quotes (`"…"` and `'…'`) hold words together, and are left out. A text with no place for arguments gets them
 /// at its end, behind an empty line.
@@ -144,8 +144,8 @@ mod tests {
         Template::new(text).fill(arguments, [])
     }
 
-    /// TEMPLATE-002, TEMPLATE-003, TEMPLATE-006, TEMPLATE-007: named places are listed once and filled in wherever they stand; one
-    /// without a value stays.
+    /// TEMPLATE-002, TEMPLATE-003, TEMPLATE-006, TEMPLATE-007: named places are listed once and filled in wherever they occur;
+    /// one without a value stays.
     #[test]
     fn named_places_are_listed_and_filled_in_and_stay_without_a_value() {
         let template = Template::new("Do {{action}} on {{ content }}.\n{{action}}!");
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(filled("no place", " "), "no place");
     }
 
-    /// What is no place stays as it is, and what is filled in is not searched for places.
+    /// Other text stays as it is, and filled-in text is not searched for places.
     #[test]
     fn only_places_of_the_template_are_filled_in() {
         for plain in ["$", "$0 $x {", "{{}} {{a b}} {{open", "ä{{é $é", "$99999999999999999999999"] {

@@ -1,11 +1,10 @@
 //! The agents and commands of a runtime, and how a host swaps them. An agent is a persona, tools, rules and limits as data; a
 //! command is what a person types as a line that begins with `/`.
 //!
-//! Each set is one value that is swapped whole, so a reader has the old one or the new one. A swap reaches whatever looks an agent
-//! or a command up from then on: a choice of an agent, a task, a line, a summary or title that is written. It does not reach a
-//! session's settings, which stand on its tape, a line that is carried out already, or the list of agents in the description of the
-//! tool `task`. A change must not let a swap reach the settings of a session: a session must not work by other rules than its tape
-//! says.
+//! Each set is one value that is swapped whole, so a reader has the old one or the new one. A swap affects every later look-up of
+//! an agent or command: a choice of an agent, a task, a line, a written summary or title. It does not affect a session's
+//! settings, which are on its tape, a line that already runs, or the list of agents in the description of the tool `task`. A
+//! change must not let a swap change the settings of a session: a session must not work by other rules than its tape says.
 
 use crate::{
     agent::{Agents, Commands},
@@ -15,7 +14,7 @@ use crate::{
 
 impl Builder {
     /// The agents that sessions and tasks may be given; [`Agents::built_in`] by default. Agents of a second call are added to
-    /// those of the first: of two with the same name the later one stands, and the default one is that of the later call.
+    /// those of the first: of two with the same name the later one wins, and the default one is that of the later call.
     #[must_use]
     pub fn agents(mut self, agents: Agents) -> Builder {
         self.agents = Some(self.agents.map_or(agents.clone(), |have| have.and(&agents)));
@@ -39,7 +38,7 @@ impl Runtime {
         self.inner.shared.agents.lock().clone()
     }
 
-    /// Swaps the agents. A session keeps what its agent set until an agent is chosen again: that stands on its tape. A value that
+    /// Swaps the agents. A session keeps what its agent set until an agent is chosen again: that is on its tape. A value that
     /// [`Runtime::agents`] returned before does not change, and the description of the tool `task` names the agents of the start.
     ///
     /// ```

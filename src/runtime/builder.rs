@@ -1,8 +1,8 @@
-//! Configures a runtime: the parts that a host gives it, and what holds where it gives none.
+//! Configures a runtime: the host's parts, and the defaults for missing ones.
 //!
 //! A [`Builder`] only collects values: nothing is opened or started before [`Builder::start`], and nothing is read from the
-//! environment. A change must keep it so, because a host may drop a builder, and decides itself what its environment means. What a
-//! start does stands in `builder/start.rs`; some setters stand beside what they set (`runtime/agents.rs`, `runtime/task.rs`).
+//! environment. A change must keep it so, because a host may drop a builder, and decides itself what its environment means.
+//! `builder/start.rs` has the start; some setters are in the file of what they set (`runtime/agents.rs`, `runtime/task.rs`).
 
 mod start;
 mod timer;
@@ -80,18 +80,19 @@ impl Builder {
     /// | a ledger lets the next runtime end processes of a killed host | only the watcher ends them, at once: `Builder::watch` |
     /// | `Runtime::search` | [`TapeError::NoIndex`] |
     ///
-    /// Tools work on the files that they are given, wherever the tapes are. The tapes take memory until they are removed
-    /// ([`Runtime::sweep`](crate::Runtime::sweep)), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions are
-    /// refused as [`TapeError::MemoryFull`], and open turns end. The store belongs to the runtime, and its limits cannot be
-    /// changed. For other limits, or to raise them later, make a [`MemoryStore`], keep a clone, and give it to [`Builder::tapes`].
+    /// Tools work on real files in either case. The tapes take memory until they are removed
+    /// ([`Runtime::sweep`](crate::Runtime::sweep)), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions
+    /// are refused as [`TapeError::MemoryFull`], and open turns end. The store belongs to the runtime, and its limits cannot be
+    /// changed. For other limits, or to raise them later, make a [`MemoryStore`], keep a clone, and give it to
+    /// [`Builder::tapes`].
     #[must_use]
     pub fn in_memory(self) -> Builder {
         self.tapes(Arc::new(MemoryStore::new()))
     }
 
-    /// Keeps the tapes in an engine of the host's: a database, or a [`MemoryStore`] that outlives the runtime. The same value
-    /// may be given to several runtimes, one after the other or side by side: each session has one writer. The end of a runtime
-    /// gives back the tapes that it has open. It does not close the engine; the host does.
+    /// Keeps the tapes in an engine of the host's: a database, or a [`MemoryStore`] that outlives the runtime. Several runtimes
+    /// may share the value, one after the other or at the same time: each session has one writer. The end of a runtime releases the
+    /// tapes that it has open. It does not close the engine; the host does.
     ///
     /// An engine that names no folder lacks the features that [`Builder::in_memory`] lists.
     #[must_use]
@@ -131,7 +132,7 @@ impl Builder {
     }
 
     /// Prices of models, by their exact names. They add to the prices that the models themselves know, and override them. A price
-    /// that nobody gives is unknown, and never zero.
+    /// without a source is unknown, never zero.
     ///
     /// ```
     /// use tamtam::{Runtime, model::{Price, MicroUsd}};
@@ -161,8 +162,8 @@ impl Builder {
         self
     }
 
-    /// One more provider of the environment, which tells each new session of its surroundings, once. With one, the prompt of an
-    /// agent or of the options replaces only the default agent's words; without one, a prompt that a host gives is all.
+    /// One more provider of the environment, which describes its surroundings to each new session, once. With one, the prompt of
+    /// an agent or of the options replaces only the default agent's words; without one, a host's prompt is the whole prompt.
     #[must_use]
     pub fn environment(mut self, provider: impl EnvironmentProvider) -> Builder {
         self.environment.push((provider.name().to_owned(), Arc::new(provider)));
@@ -182,7 +183,7 @@ impl Builder {
     /// Each session records them on its tape before it does anything else. A runtime without host rules removes those that an
     /// earlier host left on a session's tape.
     ///
-    /// Rules of a second call stand behind those of the first, under the name and the order of the first.
+    /// Rules of a second call come after those of the first, under the name and the order of the first.
     #[must_use]
     pub fn rules(mut self, mut rules: Ruleset) -> Builder {
         if let Some(have) = &mut self.host_rules {
@@ -204,30 +205,30 @@ impl Builder {
         self
     }
 
-    /// How deep children may stand below the session at the top, and how many each session may have open at the same time,
-    /// where a session's options say nothing: 1 and 8 by default.
+    /// The default for sessions whose options do not say: how deep children may be below the top session, and how many each
+    /// session may have open at once; 1 and 8 by default.
     #[must_use]
     pub fn task_limits(mut self, depth_max: u32, width_max: usize) -> Builder {
         self.task_limits = Some((depth_max, width_max));
         self
     }
 
-    /// Leaves sessions that were interrupted in a turn alone until they are resumed by name. They go on at the start by
-    /// default.
+    /// Leaves sessions that were interrupted in a turn alone until they are resumed by name. By default they continue at the
+    /// start.
     #[must_use]
     pub fn without_auto_resume(mut self) -> Builder {
         self.no_auto_resume = true;
         self
     }
 
-    /// Listens to the sessions that go on at the start. The closure gets the event stream of each session that was in a turn,
+    /// Listens to the sessions that continue at the start. The closure gets the event stream of each session that was in a turn,
     /// before any of them takes a step. It runs on the task that starts the runtime and must not block; a panic in it is logged.
     ///
     /// A child that was ordered but not yet made when the process ended is not among these sessions: its parent makes it. A session
     /// that one of the host's own children ([`child`](Builder::child)) writes to may be awake before.
     ///
-    /// Where nobody listens to a session, its asks are denied at once; so a host whose people answer asks keeps these streams.
-    /// [`Session::answer`](crate::Session::answer) gives the answer once the runtime is there; an ask waits that long.
+    /// Without a listener, a session's asks are denied at once; so a host whose people answer asks keeps these streams. Answer
+    /// with [`Session::answer`](crate::Session::answer) once the runtime has started; an ask waits that long.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -300,9 +301,9 @@ impl Builder {
         self
     }
 
-    /// Lets the runtime sweep by itself about every `every`, which is at least a second; off by default. Each wait, also the one
-    /// before the first sweep, is drawn from three quarters to five quarters of `every`, so that runtimes that were started
-    /// together do not sweep together. [`Runtime::last_sweep`](crate::Runtime::last_sweep) has the newest report.
+    /// Lets the runtime sweep about every `every`, which is at least a second; off by default. Each wait, also the one before the
+    /// first sweep, is drawn from three quarters to five quarters of `every`, so that runtimes that were started together do not
+    /// sweep together. [`Runtime::last_sweep`](crate::Runtime::last_sweep) has the newest report.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Child sessions, as a host uses them: spawn, adopt and end a child, and wait for its DOWN.
 //!
-//! A parent gets exactly one DOWN for each task that its tape has, whatever crashes, unless the parent ends first: then the child
+//! A parent gets exactly one DOWN for each task that its tape has, through any crash, unless the parent ends first: then the child
 //! ends too, or is an orphan. The link lives on the two tapes, and a [`Child`] value is only a way to ask for it. Dropping a
-//! `Child`, or a future of these methods, takes no task back.
+//! `Child`, or a future of these methods, cancels no task.
 //!
 //! A change must keep this: no right of a child goes beyond its parent's (the workspace is checked here, before anything is
 //! written; the core narrows the rest), and the order of a new child goes to the parent's tape before the child is made, because a
@@ -63,10 +63,10 @@ impl Child {
         self.ticket
     }
 
-    /// Whether the task waits for room behind its parent's [`Settings::task_width_max`], so that there is no child yet.
+    /// Whether the task waits for room under its parent's [`Settings::task_width_max`], so that there is no child yet.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`] where the parent cannot answer.
+    /// [`SendError::Closed`] or [`SendError::Parked`] if the parent cannot answer.
     pub async fn is_queued(&self) -> Result<bool, SendError> {
         Ok(self.parent.state().await?.is_queued(self.ticket))
     }
@@ -75,7 +75,7 @@ impl Child {
     /// nothing about the task.
     ///
     /// # Errors
-    /// [`OpenError::NotStarted`] where the task is over and there never was a child: its DOWN says why. Otherwise as
+    /// [`OpenError::NotStarted`] if the task is over and there never was a child: its DOWN says why. Otherwise as
     /// [`Session::spawn_child`].
     pub async fn started(&self) -> Result<&Session, SpawnError> {
         let ticket = self.ticket;
@@ -88,8 +88,8 @@ impl Child {
     /// which takes the longer the longer the tape is. So a host with many tasks waits for each from its beginning.
     ///
     /// # Errors
-    /// [`Refusal::Ended`] where no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`]
-    /// or [`SendError::Parked`] where the parent cannot answer.
+    /// [`Refusal::Ended`] if no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`] or
+    /// [`SendError::Parked`] if the parent cannot answer.
     pub async fn down(&self) -> Result<Arc<Down>, SendError> {
         let ticket = self.ticket;
         let down = self.parent.slot.until(move |now| task_down(&now.state, ticket).map(Ok)).await?;
@@ -100,9 +100,9 @@ impl Child {
     }
 
     /// Stops the task, and keeps what the child has: its text so far is that of the DOWN. A task that waits for room is over at
-    /// once. The parent's model is not told, because whoever stops a task so knows; [`Session::abort`] of the child has it told.
-    /// Returns when the parent's tape has the stop; [`Child::down`] waits for the end. A task that is over is no error. The first
-    /// 64 KiB of the reason are kept.
+    /// once. The parent's model does not learn of it, because the caller knows; with [`Session::abort`] of the child it does.
+    /// Returns when the parent's tape has the stop; [`Child::down`] waits for the end. A task that is over is not an error. The
+    /// first 64 KiB of the reason are kept.
     ///
     /// To kill a task with everything that its child would still do, [`end`](Session::end) the child.
     ///
@@ -113,7 +113,7 @@ impl Child {
         self.parent.ask(StopChild { ticket: self.ticket, why }).await.map(drop)
     }
 
-    /// The DOWN as the parent's tape has it; `None` where there is none.
+    /// The DOWN as the parent's tape has it; `None` if there is none.
     async fn down_on_tape(&self) -> Result<Option<Arc<Down>>, SendError> {
         Ok(self.on_tape().await?.into_iter().find_map(|entry| match entry.record {
             Record::TaskFinished { down, .. } => Some(down),
@@ -133,8 +133,8 @@ impl Child {
 }
 
 impl Session {
-    /// Gives a task to a new child: a session of its own that begins with `prompt`. Returns when the parent's tape has the
-    /// task and the child is up. Whatever happens from then on, even to this process, the parent gets one DOWN for the task.
+    /// Gives a task to a new child: a separate session that begins with `prompt`. Returns when the parent's tape has the task and
+    /// the child is up. From then on the parent gets exactly one DOWN for the task, even if this process dies.
     ///
     /// Where as many children work as may, the task is refused; or it waits for room, if [`Settings::task_queue_max`] lets it. Then
     /// this returns when the parent's tape has the task, and [`Child::started`] waits for the child. Tasks begin in the order in
@@ -165,7 +165,7 @@ impl Session {
         let labels = options.labels.or(&parent.labels).map_err(OpenError::Labels)?;
         let options = SessionOptions { labels, ..options };
         let child = options.id.clone().unwrap_or_else(SessionId::new);
-        // The message is the child's: the input hooks see it as they see one that is sent to the child.
+        // The message is the child's: the input hooks see it like a message sent to the child.
         let prompt =
             Session { shared: self.shared.clone(), slot: self.shared.slot(&child) }.passed(prompt.into()).await?;
         let is_known = state.tasks().any(|(_, task)| task.child == child)
@@ -175,7 +175,7 @@ impl Session {
         if !is_known && exists.unwrap_or(false) {
             return Err(SpawnError::Open(TapeError::Exists { session: child }.into()));
         }
-        // In the parent's folder the child is told what its parent was told: the two prompts begin with the same bytes.
+        // In the parent's folder the child has its parent's sections: the two prompts begin with the same bytes.
         let said = match workspace == parent.workspace {
             true => None,
             false => self.shared.surroundings(&workspace, options.model.as_ref().unwrap_or(&parent.model)).await,
@@ -184,7 +184,7 @@ impl Session {
         self.give(child, TaskOrder::new(settings, prompt), link).await
     }
 
-    /// Gives a task that is made up already. The same child again is the same task.
+    /// Gives a prepared task. The same child again is the same task.
     pub(super) async fn give(&self, child: SessionId, order: TaskOrder, link: Link) -> Result<Child, SpawnError> {
         let ticket = self.record(Spawn { child: child.clone(), order: Box::new(order), link }).await?;
         self.child(child, ticket).await
@@ -194,9 +194,9 @@ impl Session {
     /// to this session, at once where its task is over already. The orphan's rights narrow to those of this session.
     ///
     /// # Errors
-    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] where the session has a parent, or never had one; [`Refusal::StandsAbove`] where
-    /// this session is a descendant of the orphan, also where another adoption makes it one at the same time; [`Refusal::Ended`]
-    /// where this session has ended, also meanwhile: the orphan is an orphan then.
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] if the session has a parent, or never had one; [`Refusal::StandsAbove`] where
+    /// this session is a descendant of the orphan, also where another adoption makes it one at the same time; [`Refusal::Ended`] if
+    /// this session has ended, also meanwhile: the orphan is an orphan then.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;
@@ -222,8 +222,8 @@ impl Session {
         };
         let (tie, above) = (Tie { parent, ticket, link, depth, grant }, state.settings.above_children());
         adopted.session.ask(BeAdopted { tie, above, next: None }).await?;
-        // Where this session ended meanwhile, its watcher may have told the child so before the child was adopted. Told again, the
-        // child is no orphan twice.
+        // If this session ended meanwhile, its watcher may have notified the child before the child was adopted. A second notice
+        // does not orphan the child twice.
         let now = self.state().await?;
         let runs = |open: &Open| matches!(open, Open::Task(task) if task.stop_level == StopLevel::Run);
         if let Some(why) = now.closed.as_ref().filter(|_| !now.open.get(&ticket).is_some_and(runs)) {
@@ -234,7 +234,7 @@ impl Session {
         Ok(adopted)
     }
 
-    /// Ends the session for good: its turn is aborted, waiting messages are taken back, linked children end, and the other
+    /// Ends the session permanently: its turn is aborted, waiting messages are taken back, linked children end, and the other
     /// children become orphans. Returns when the end is on the tape; [`Session::wait`] waits until all of that is done. The tape
     /// stays. The first 64 KiB of the reason are kept.
     ///
@@ -313,7 +313,7 @@ pub(super) fn of_child(
     options.over(settings)
 }
 
-/// Makes orphans of the recovered children whose parent is lost for good: its tape is damaged or missing.
+/// Makes orphans of the recovered children whose parent is lost permanently: its tape is damaged or missing.
 pub(super) async fn orphan_the_bereaved(runtime: &Runtime, recovered: &[Recovered]) {
     for recovered in recovered.iter().filter(|recovered| recovered.error.is_none()) {
         let child = runtime.session(&recovered.session);

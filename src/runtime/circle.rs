@@ -1,9 +1,9 @@
-//! Whether an adoption would close a circle: an orphan must not be adopted by a session that stands below it, however far. The two
-//! would wait for each other, and neither would stand under the runtime any more.
+//! Whether an adoption would close a circle: an orphan must not be adopted by a session below it, at any depth. The two would
+//! wait for each other, and neither would be under the runtime any more.
 //!
-//! What counts is on the tapes: the origin of a session names the parent above it, and its open tasks name the children below it. An
-//! adoption is an open task before the child knows of it, so both ways are looked at: up from the session that adopts, and down from
-//! the orphan. A change must keep that one adoption of a runtime ends, or is given up with its task on the tape, before the next one
+//! The tapes decide: the origin of a session names the parent above it, and its open tasks name the children below it. An
+//! adoption is an open task before the child knows of it, so both ways are checked: up from the adopting session, and down from
+//! the orphan. A change must keep that one adoption of a runtime ends, or is dropped with its task on the tape, before the next one
 //! looks (`Shared::adopting`).
 
 use std::collections::BTreeSet;
@@ -16,10 +16,10 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How many sessions are looked at, in each way. Beyond that nobody can say that there is no circle.
+/// How many sessions are checked, in each direction. Beyond that a circle cannot be ruled out.
 const LOOKS_MAX: usize = 10_000;
 
-/// Whether the orphan stands above the session that would adopt it. Reads tapes, and blocks on the disk.
+/// Whether the orphan is above the session that would adopt it. Reads tapes, and blocks on the disk.
 pub(super) fn stands_above(store: &dyn TapeStore, orphan: &SessionId, adopter: &SessionId) -> Result<bool, OpenError> {
     let parent = |state: &State| {
         let origin = state.origin.as_ref().filter(|origin| origin.orphaned.is_none());

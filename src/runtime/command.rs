@@ -26,7 +26,7 @@ pub enum Commanded {
     Sent(Receipt),
     /// Something was done or looked up, and this is said about it. The model hears nothing of it.
     Said(String),
-    /// A task was given to this child; the model is told of its end.
+    /// A task was given to this child; the model learns of its end.
     Task(SessionId),
 }
 
@@ -34,10 +34,10 @@ pub enum Commanded {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// There is no such command, or it wants other arguments.
+    /// No command has that name, or it takes other arguments.
     #[error(transparent)]
     Command(#[from] BadCommand),
-    /// There is no such agent.
+    /// No agent has that name.
     #[error(transparent)]
     Agent(#[from] BadAgent),
     /// The text names no model.

@@ -1,12 +1,13 @@
-//! Deletes one conversation for good, with every byte of it in the store.
+//! Deletes one conversation permanently, with every byte of it in the store.
 //!
 //! The session comes to rest first. Then the deletion takes its slot, as an activation does (`Slot::begin_activation`): from there
-//! on nothing in this runtime wakes it, and senders to it wait in its slot and are told at the end. Other processes are held off by
-//! the claim, which the engine takes to erase. Last, the words go out of what stands beside the tapes: index and commit log.
+//! on nothing in this runtime wakes it, and senders to it wait in its slot and get the result at the end. Other processes are
+//! held off by the claim, which the engine takes to erase. Last, the words are removed from the files next to the tapes: index
+//! and commit log.
 //!
 //! A change must keep this: a session is erased only while the deletion has its slot (the `flight`), or an actor could write on an
-//! erased tape; if the erasing is refused or fails, the session stays, and may have been put to sleep; and what is left of it is
-//! said in the result.
+//! erased tape; if the erasing is refused or fails, the session stays, and may have been put to sleep; and the result says what
+//! is left of it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +32,7 @@ use crate::{
 const REST_WAIT: Duration = Duration::from_secs(10);
 const REST_LOOK: Duration = Duration::from_millis(5);
 
-/// How long a deletion goes on taking words out of the index before it says that some are left, and the wait between two tries.
+/// How long a deletion keeps taking words out of the index before it reports that some are left, and the wait between two tries.
 const WORDS_WAIT: Duration = Duration::from_secs(30);
 const WORDS_AGAIN: Duration = Duration::from_millis(20);
 
@@ -41,21 +42,21 @@ const WORDS_AGAIN: Duration = Duration::from_millis(20);
 pub struct Deletion {
     /// Whether the session is gone, or hidden: then only its forks can read it, and it goes with the last of them.
     pub session: Deleted,
-    /// Why words of the session may still stand in the search index or in a commit log; `None` where none does. The runtime goes on
-    /// taking them out of the index, and so does the next one. A search or a list shows nothing of them.
+    /// Why words of the session may still be in the search index or in a commit log; `None` if none are. The runtime keeps taking
+    /// them out of the index, and so does the next one. A search or a list shows none of them.
     pub left: Option<String>,
 }
 
 impl Runtime {
-    /// Deletes a conversation for good: tape and anchors, what the index has of it, large outputs, kept contents of files, marks.
+    /// Deletes a conversation permanently: tape and anchors, its rows in the index, large outputs, kept contents of files, marks.
     /// When this returns, no file of the store has its words, or the result says where and why ([`Deletion::left`]).
     ///
     /// A session that is awake and idle is put to sleep first, also a protected one; a parked one is deleted with its unfinished
-    /// turn. While forks go on from it, it is only hidden. The id can be used again once the session is gone. Handles of it stay
-    /// valid: a send fails, because there is no such session, and event streams end.
+    /// turn. While forks depend on it, it is only hidden. The id can be used again once the session is gone. Handles of it stay
+    /// valid: a send fails, because the session does not exist, and event streams end.
     ///
-    /// Not deleted are sessions of their own that have words in common with it: its forks, its children, a parent that merged it or
-    /// was told its answer. Nor are exports that a person made, and the files in its workspace.
+    /// Other sessions that share words with it are not deleted: its forks, its children, a parent that merged it or got its
+    /// answer. Exports and the files in its workspace are not deleted either.
     ///
     /// Dropping the future lets the deletion finish.
     ///
@@ -112,9 +113,9 @@ async fn delete(shared: &Arc<Shared>, sessions: &SupervisorHandle, id: &SessionI
     slot.forget_told();
     flight.finish(Err(TapeError::Missing { session: id.clone() }.into()));
     let session = id.clone();
-    // The session is gone: that nobody could look into the index is no error of the deletion.
+    // The session is gone: an unreadable index is not an error of the deletion.
     let left = shared.blocking(move |shared| Ok::<_, OpenError>(words_left(shared, &session))).await;
-    let left = left.unwrap_or_else(|error| Some(format!("the search index was not looked at: {error}")));
+    let left = left.unwrap_or_else(|error| Some(format!("the search index was not checked: {error}")));
     if left.is_some() {
         shared.orders.chore(Chore::Scrub);
     }
@@ -139,10 +140,10 @@ async fn come_to_rest(
         }
         let stuck = Err(PassivateError::Busy { why: "its actor does not answer" });
         match timeout_at(until, ask_to_sleep(shared, &slot.id)).await.unwrap_or(stuck) {
-            // No wait before the slot is taken: somebody else would wake the session first, again and again.
+            // No wait before the slot is taken: another caller would wake the session first, again and again.
             Ok(()) if Instant::now() < until => continue,
             Ok(()) => {}
-            // It has a place and no actor. Once the place is given up, the session is passive.
+            // It has a place and no actor. Once the place is released, the session is passive.
             Err(PassivateError::Parked) => drop(sessions.terminate_child(slot.id.as_str()).await),
             Err(PassivateError::Busy { why }) => return Err(busy(why)),
         }
@@ -165,7 +166,7 @@ fn remove(shared: &Shared, id: &SessionId, is_parked: bool) -> Result<Deleted, D
     })
 }
 
-/// Refuses a session with open children, and one that a parent waits for. A tape that cannot be read names nobody.
+/// Refuses a session with open children, and one that a parent waits for. An unreadable tape names neither.
 fn has_nobody(store: &dyn TapeStore, id: &SessionId) -> Result<(), DeleteError> {
     let read = || taped::state(id, &store.read_to(id, store.summary(id)?.seq)?.entries);
     let Ok(state) = read() else { return Ok(()) };

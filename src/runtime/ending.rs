@@ -1,9 +1,9 @@
 //! How a runtime drains and ends: it ends once, in a task that no caller can cancel, however many callers ask for the end.
 //!
-//! The first call closes the admission at once, before any task runs, so senders are told even where the tokio runtime is gone.
+//! The first call closes the admission at once, before any task runs, so senders get an error even if the tokio runtime is gone.
 //! Each wait has a bound. The [`Leftover`] names the actors, tasks, hooks and OS processes that did not stop in time; a store
-//! that did not close in time is logged. A tree that goes down by itself only closes the admission (`close_with` in `tree.rs`); the
-//! rest is ended by the shutdown or the drop that follows.
+//! that did not close in time is logged. A tree that ends without a call only closes the admission (`close_with` in `tree.rs`);
+//! the rest is ended by the shutdown or the drop that follows.
 //!
 //! A change must keep the order: actors, activations, workers, observers, OS processes, and the store last, because actors and
 //! workers may still write. Callers that still wait for a stuck actor are answered only after that.
@@ -27,7 +27,7 @@ const STORE_CLOSE: Duration = Duration::from_secs(10);
 /// How long activations may take to notice that the supervisor is gone.
 const ACTIVATIONS_WAIT: Duration = Duration::from_secs(20);
 
-/// The end of a runtime: empty until somebody asks for the end, then a channel that carries its one report.
+/// The end of a runtime: empty until a caller asks for the end, then a channel that carries its one report.
 #[derive(Default)]
 pub(super) struct Ending(Lock<Option<watch::Receiver<Option<Leftover>>>>);
 
@@ -38,14 +38,14 @@ impl Ending {
         if let Some(ends) = &*ending {
             return ends.clone();
         }
-        // Done here and not in the task: senders are told at once, even where the tokio runtime is gone and no task runs.
+        // Done here and not in the task: senders get the error at once, even if the tokio runtime is gone and no task runs.
         shared.close();
         let (ended, ends) = watch::channel(None);
         let (shared, root) = (shared.clone(), root.clone());
         let tokio = shared.tokio.clone();
         tokio.spawn(async move {
             let leftover = end(&shared, &root).await;
-            // It is no error if no caller waits for the report.
+            // A report that no caller waits for is not an error.
             drop(ended.send(Some(leftover)));
         });
         *ending = Some(ends.clone());
@@ -54,11 +54,11 @@ impl Ending {
 }
 
 impl Runtime {
-    /// Takes no new messages, and waits until the running turns are over. Open asks do not hold the drain up. Turns that still run
-    /// at the deadline are left as they are: they go on at the next start. Sleeping sessions are left asleep.
+    /// Takes no new messages, and waits until the running turns are over. Open asks do not delay the drain. Turns that still run
+    /// at the deadline are left as they are: they continue at the next start. Sleeping sessions are left asleep.
     ///
-    /// Nothing takes a drain back: dropping the future ends the wait for the turns, and the runtime takes no new messages all the
-    /// same. [`Runtime::shutdown`] comes next.
+    /// A drain cannot be undone: dropping the future ends the wait for the turns, and the runtime still takes no new messages.
+    /// [`Runtime::shutdown`] comes next.
     ///
     /// Returns the sessions that did not come to rest, including those whose actor is stuck and does not answer. The call returns
     /// at the deadline at the latest; each session still has a second to answer where the deadline is shorter. After the runtime's
@@ -67,11 +67,11 @@ impl Runtime {
         drain(&self.inner.shared, deadline).await
     }
 
-    /// Ends the tree: actors, workers, processes, locks. Running turns are cut off where they are, and go on at the next start.
-    /// The method may be called many times and concurrently: there is one end, and all callers get the same report.
+    /// Ends the tree: actors, workers, processes, locks. Running turns are cut off where they are, and continue at the next
+    /// start. The method may be called many times and concurrently: there is one end, and all callers get the same report.
     ///
     /// A tool, a hook or a child of the host may call it from inside the tree. Such a caller is ended with the tree while it waits
-    /// here (a child when its shutdown time is over), and the end goes on without it. Dropping the future changes nothing.
+    /// here (a child when its shutdown time is over), and the end continues without it. Dropping the future changes nothing.
     pub async fn shutdown(&self) -> Leftover {
         let mut ends = self.inner.ending.begin(&self.inner.shared, &self.inner.root);
         let ended = ends.wait_for(Option::is_some).await;
@@ -79,9 +79,9 @@ impl Runtime {
         ended.ok().and_then(|ended| ended.clone()).unwrap_or_default()
     }
 
-    /// Waits until the tree has ended, and reports how: by [`Runtime::shutdown`], or by itself because children of the root crashed
-    /// too often. From then on handles answer [`Closed`](crate::SendError::Closed). The host decides what follows; it may start a
-    /// new runtime on the same store.
+    /// Waits until the tree has ended, and reports how: by [`Runtime::shutdown`], or because children of the root crashed too
+    /// often. From then on handles answer [`Closed`](crate::SendError::Closed). The host decides what follows; it may start a new
+    /// runtime on the same store.
     pub async fn ended(&self) -> Down {
         self.inner.root.ended().await
     }
@@ -105,7 +105,7 @@ async fn end(shared: &Arc<Shared>, root: &SupervisorHandle) -> Leftover {
         }
     }
     leftover.unrecorded = shared.slots.unrecorded();
-    // All events are in the observers' queues by now. The wait blocks a thread, so it has a thread of its own.
+    // All events are in the observers' queues by now. The wait blocks a thread, so it has its own thread.
     let watched = shared.clone();
     let late = shared.tokio.spawn_blocking(move || watched.observers.close(HOOK_LIMIT)).await;
     leftover.hooks.extend(late.unwrap_or_default());
@@ -117,7 +117,7 @@ async fn end(shared: &Arc<Shared>, root: &SupervisorHandle) -> Leftover {
     if let Ok(Err(error)) = closed {
         tracing::warn!(%error, "the store did not close in time");
     }
-    // Callers that still wait for an actor that did not end are told that it is gone.
+    // Callers that still wait for an actor that did not end get the error that it is gone.
     slots.iter().for_each(|slot| slot.give_up());
     leftover
 }

@@ -1,7 +1,7 @@
 //! Runs the host's own children (connectors, schedulers, pollers) under the same tree as the sessions.
 //!
-//! The children have a supervisor of their own, so a crash of a child reaches no session. A child that keeps crashing is parked
-//! alone and started again five minutes later.
+//! The children have their own supervisor, so a crash of a child reaches no session. A child that keeps crashing is parked alone
+//! and started again five minutes later.
 //!
 //! At a shutdown the children stop before the sessions do, so a child may use sessions until it has stopped. A change must keep
 //! that order (`runtime/tree.rs`).
@@ -33,11 +33,10 @@ pub(super) fn supervisor(children: Vec<ChildSpec>) -> Result<(ChildSpec, Supervi
 
 impl Runtime {
     /// The supervisor of the host's own children, to start, stop and look at them while the runtime runs.
-    ///
-    /// Each child stands alone: it is restarted after 200 ms to 30 s, parked when it crashed more than five times in a minute
-    /// (its spec may say otherwise), and started again five minutes later. Children that depend on each other, or need an
-    /// order, go under a supervisor of their own: [`ChildSpec::supervisor`]. A child that is added here ends with the runtime,
-    /// before the sessions do.
+    /// Each child is independent: it is restarted after 200 ms to 30 s, parked when it crashed more than five times in a minute
+    /// (its spec may say otherwise), and started again five minutes later. Children that depend on each other, or need an order,
+    /// go under their own supervisor: [`ChildSpec::supervisor`]. A child that is added here ends with the runtime, before the
+    /// sessions do.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};

@@ -27,7 +27,7 @@ impl Runtime {
         Tree { roots: self.inner.shared.registry.snapshot() }
     }
 
-    /// All that is known of one node, by its id or its path; `None` where there is no such node.
+    /// All that is known of one node, by its id or its path; `None` if the node does not exist.
     #[must_use]
     pub fn inspect(&self, id: &str) -> Option<Inspection> {
         let registry = &self.inner.shared.registry;
@@ -54,7 +54,7 @@ impl Runtime {
         self.inner.shared.registry.crashes()
     }
 
-    /// The last things that happened to a node, oldest first; at most 32. `None` where there is no such node.
+    /// The last things that happened to a node, oldest first; at most 32. `None` if the node does not exist.
     ///
     /// A trace has kinds and numbers, and no words of the conversation unless
     /// [`Operator::trace_in_full`](crate::runtime::Operator::trace_in_full) asked for them.
@@ -73,8 +73,8 @@ impl Runtime {
         Top { by, nodes }
     }
 
-    /// What happens from now on to one node, named by its id or its path. The node's present state comes first, at once. Where
-    /// there is no such node the watch says [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and ends.
+    /// What happens from now on to one node, named by its id or its path. The node's present state comes first, at once. If the
+    /// node does not exist, the watch says [`Happening::Unknown`](crate::supervisor::Happening::Unknown), and ends.
     #[must_use]
     pub fn watch(&self, id: &str) -> Watch {
         self.inner.shared.registry.watch(Some(id))
@@ -138,7 +138,7 @@ fn next(node: &Node) -> Option<&'static str> {
             "it is in code that never awaits: only the end of that code, or of the process, ends it"
         }
         (_, Reading::Busy, _) => "wait, or `stop` it: it is killed when it does not end, and what is on its tape stays",
-        (Status::Backoff, ..) => "it is started again by itself; `restart` does so now",
+        (Status::Backoff, ..) => "it restarts automatically; `restart` does so now",
         (_, _, Some("interrupted")) => "a message or `go_on` continues its turn, `abort` ends it",
         (_, _, Some("held")) => "a message or `go_on` releases its queue",
         (_, _, Some("storage")) => "make room on the disk: it is tried again every half second, and nothing is lost",

@@ -1,10 +1,10 @@
 //! The operator's levers: commands on one node of a running tree, or on the whole tree.
 //!
-//! A lever takes the id or the path of a node (`drain` works on the whole tree). An actor that is stuck holds a lever up for its
-//! own shutdown time at most (5 s for a session). A disk that is stuck may hold up the levers that write a mark in the store, wake
-//! a session or give a tape back (`passivate`, `park`, `unpark`, `restart` of what is parked) for as long as it is stuck. Dropping
-//! a lever's future does not take the lever back. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once
-//! more if it failed or is not done yet; the error says why, and names the next step where there is one.
+//! A lever takes the id or the path of a node (`drain` works on the whole tree). A stuck actor delays a lever for its own
+//! shutdown time at most (5 s for a session). A stuck disk may delay the levers that write a mark in the store, wake a session or
+//! release a tape (`passivate`, `park`, `unpark`, `restart` of what is parked) for as long as it is stuck. Dropping a lever's
+//! future does not undo the lever. Watchers ([`Runtime::watch`]) see each lever: once when it is pulled, and once more if it failed
+//! or is not done yet; the error says why, and names the next step, if any.
 //!
 //! A change must keep this: every lever tells the watchers when it begins and when it returns an error (by `pull`, or by `pulled`
 //! and `done`). No lever asks an actor without a limit. A session that an operator parks is marked in the store, so that the
@@ -53,8 +53,8 @@ struct Target {
 impl Operator {
     /// Stops a node with everything that it runs, and returns when it is down. Its supervisor does not start it again.
     ///
-    /// A session's turn is cut off where it is. The tape stays, and the next message, or [`Runtime::open`], goes on with the turn.
-    /// A session that is parked stays so, until [`Operator::unpark`]. Messages that come before the session is down fail with
+    /// A session's turn is cut off where it is. The tape stays, and the next message, or [`Runtime::open`], continues the turn. A
+    /// session that is parked stays so, until [`Operator::unpark`]. Messages that come before the session is down fail with
     /// [`SendError::Stopped`]. The lever takes at most the node's shutdown time (5 s for a session) and a second more.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Operator {
     /// Puts a session to sleep now, and returns when it sleeps; the next message wakes it. See [`Runtime::passivate`].
     ///
     /// # Errors
-    /// [`OperateError::Busy`] where the session has something to do; [`OperateError::NoAnswer`] after two seconds, because the session
+    /// [`OperateError::Busy`] if the session has something to do; [`OperateError::NoAnswer`] after two seconds, because the session
     /// or its disk does not answer: it then sleeps when it has answered; others of [`OperateError`].
     pub async fn passivate(&self, id: &str) -> Result<(), OperateError> {
         self.pull("passivate", id, |operator, id| async move {
@@ -144,7 +144,7 @@ impl Operator {
     /// a minute).
     ///
     /// # Errors
-    /// [`OperateError::Refused`] where the session takes no input; [`OperateError::Unknown`] where it is not in the tree.
+    /// [`OperateError::Refused`] if the session takes no input; [`OperateError::Unknown`] if it is not in the tree.
     pub fn crash(&self, id: &str, words: &str) -> Result<(), OperateError> {
         self.pulled("crash", id);
         let done = self.session(id).and_then(|(node, session)| {
@@ -197,9 +197,9 @@ impl Operator {
         self.done(lever, id, done)
     }
 
-    /// Pulls a lever: tells the watchers of the tree, and tells them once more where the lever did nothing. The work runs in a
-    /// task of its own: a lever that is dropped between two of its steps would leave a session stopped for every sender, or
-    /// parked in the tree and not in the store.
+    /// Pulls a lever: notifies the watchers of the tree, and again if the lever did nothing. The work runs in its own task: a
+    /// lever that is dropped between two of its steps would leave a session stopped for every sender, or parked in the tree and
+    /// not in the store.
     async fn pull<W>(
         &self,
         lever: &'static str,

@@ -3,7 +3,7 @@
 //! A host sets [`SessionOptions`]; [`Defaults`] and, for a child, the parent's settings fill in what the options leave out. Except
 //! for [`canonical`], which looks the workspace up on the disk, all of it is a function of values: nothing here reads a clock.
 //!
-//! A change must keep this: agent rules stand before the session's rules, so that these cannot allow what the agent's rules deny,
+//! A change must keep this: agent rules come before the session's rules, so that these cannot allow what the agent's rules deny,
 //! and the host's rules are never part of the options.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
@@ -33,7 +33,7 @@ pub(super) struct Defaults {
 }
 
 impl Defaults {
-    /// The settings of a new session. `said` is what the providers of the environment had to say; `None` where there are none.
+    /// The settings of a new session. `said` is what the providers of the environment had to say; `None` if there are none.
     pub(super) fn of(&self, options: SessionOptions, workspace: &str, said: Option<&[Section]>) -> Settings {
         let mut settings = Settings::new(workspace, self.model.clone());
         default_prompt(&mut settings, options.date.as_deref(), said);
@@ -90,11 +90,11 @@ pub struct SessionOptions {
     pub queue_mode: Mode,
     /// How long an ask may stay unanswered; 10 minutes by default.
     pub ask_limit: Duration,
-    /// Whether an ask stays open, until that limit, also while nobody listens to the session. By default such an ask is denied at
-    /// once. Whoever listens later finds the ask in [`Session::state`](crate::Session::state) and in
+    /// Whether an ask stays open, until that limit, even while the session has no listener. By default such an ask is denied at
+    /// once. A later listener finds the ask in [`Session::state`](crate::Session::state) and in
     /// [`Session::events_after`](crate::Session::events_after).
     pub asks_wait: bool,
-    /// The rules of its agent; none by default. They stand before `rules`, which may allow what the agent's rules ask about, and
+    /// The rules of its agent; none by default. They come before `rules`, which may allow what the agent's rules ask about, and
     /// not what they deny.
     pub agent_rules: Option<Ruleset>,
     /// The permission rules of the session. With no rules here, none of an agent and none below: those of [`Profile::Strict`], and
@@ -109,16 +109,16 @@ pub struct SessionOptions {
     /// What the session and its children may use together, and what happens at a breach; no limit by default. A child's limits are
     /// what its parent grants to it; where they are silent, the parent grants a share of what it has left.
     pub budget: Budget,
-    /// How deep children may stand below the session at the top; the runtime's limit, which is 1 by default.
+    /// How deep children may be below the top session; the runtime's limit, which is 1 by default.
     pub task_depth_max: Option<u32>,
     /// How many children of the session may work at the same time; the runtime's limit, which is 8 by default.
     pub task_width_max: Option<usize>,
-    /// How many further tasks may wait until a child is down, in the order in which they were given; 0 by default, and a task for
-    /// which there is no room is refused. At most 1,000 wait.
+    /// How many further tasks may wait until a child is down, in the order in which they were given; 0 by default, and a task
+    /// without room is refused. At most 1,000 wait.
     pub task_queue_max: Option<usize>,
     /// How often the session is started again when it crashes: two times in 60 s by default, also for a child.
     pub restart: RestartPolicy,
-    /// The tools that an agent has brought: a name that no tool has is no mistake of the host.
+    /// The tools of an agent: a name without a tool is not the host's mistake.
     pub(super) agent_tools: Option<BTreeSet<String>>,
     /// The built-in agent that the session begins with, in place of its own one.
     pub(super) begins_as: Option<Agent>,
@@ -256,7 +256,7 @@ pub(super) fn known_tools(toolbox: &Toolbox, options: &SessionOptions) -> Result
     }
 }
 
-/// The folder by its whole path, as it stands on the tape.
+/// The folder by its whole path, as on the tape.
 pub(super) async fn canonical(path: &std::path::Path) -> Result<String, OpenError> {
     let error = match tokio::fs::canonicalize(path).await {
         Ok(found) if found.is_dir() => return Ok(found.display().to_string()),

@@ -1,4 +1,4 @@
-//! Conversations as records that a host keeps under ids of its own: whether one is there, open or make it, fork it under an id.
+//! Conversations as records under the host's own ids: check, open or make, fork.
 //!
 //! Each of these calls that is given an id for the session may be made again after an error, a crash or a lost answer, and means
 //! the same session: the id decides. ([`Runtime::fork`] is given none, and makes another fork each time.) In one runtime,
@@ -34,9 +34,9 @@ impl Runtime {
     /// Opens the conversation whose id the options carry, and makes it where there is none; returns when the session is awake.
     /// Many callers may do so at the same time: one session is made, and all of them get it.
     ///
-    /// The options make a new session. Of a session that is there they change nothing, and are not even checked:
+    /// The options make a new session. For an existing session they change nothing, and are not even checked:
     /// [`Session::configure`] changes its settings. Options without an id make a new session, as [`Runtime::create`] does. A
-    /// session whose maker died half-way is made anew. Dropping the future does not take the session back.
+    /// session whose maker died half-way is made again. Dropping the future does not take the session back.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -58,8 +58,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// As [`Runtime::open`] where the session is there, [`TapeError::Claimed`] where another process has it; else as
-    /// [`Runtime::create`], [`TapeError::Exists`] where the id is that of a deleted session that forks still need.
+    /// As [`Runtime::open`] if the session exists, [`TapeError::Claimed`] if another process has it; else as [`Runtime::create`],
+    /// [`TapeError::Exists`] if the id is that of a deleted session that forks still need.
     pub async fn open_or_create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         let Some(id) = options.id.clone() else { return self.create(options).await };
         let session = self.session(&id);
@@ -69,7 +69,7 @@ impl Runtime {
             tries += 1;
             if session.slot.phase() == Phase::Passive && !self.exists(&id).await? {
                 match self.create(options.clone()).await {
-                    // Somebody else makes or wakes it just now.
+                    // Another caller is making or waking it.
                     Err(OpenError::Tape(TapeError::Exists { .. })) => {}
                     created => return created,
                 }
@@ -85,18 +85,18 @@ impl Runtime {
         }
     }
 
-    /// Makes a new conversation that goes on from an entry of another one, and wakes it. The entry is the newest that was
+    /// Makes a new conversation that continues from an entry of another one, and wakes it. The entry is the newest that was
     /// published, or `at`, which must end an append ([`TapeError::InsideAppend`] names the nearest entries that do).
     ///
     /// The parent, awake or not, does not notice. Nothing is copied, so a fork costs the same however long the conversation is.
     /// The fork has the history, the settings and the context of that point. The parent's turn, waiting messages, tasks and session
     /// grants stay behind, and the fork counts tokens from 0.
     ///
-    /// If the future is dropped, the fork is made all the same, and does nothing; [`Runtime::list`] shows its id.
+    /// If the future is dropped, the fork is still made, and does nothing; [`Runtime::list`] shows its id.
     ///
     /// # Errors
-    /// [`OpenError::Tape`] where there is no such session or entry, and with [`TapeError::Busy`] where `at` lies in an append that is
-    /// just being written (try again); [`OpenError::Closed`].
+    /// [`OpenError::Tape`] if the session or entry does not exist, and with [`TapeError::Busy`] if `at` lies in an append that is
+    /// being written (try again); [`OpenError::Closed`].
     pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
         self.is_open()?;
         let fork = fork_now(&self.inner.shared, id, at).await?;
@@ -104,8 +104,8 @@ impl Runtime {
     }
 
     /// Forks like [`Runtime::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
-    /// and returned, however far it has gone on. Without `at`, any fork of `id` under this id is the same one, since the newest
-    /// entry is another one each time.
+    /// and returned, however far it has got. Without `at`, any fork of `id` under this id is the same one, since the newest entry
+    /// changes.
     ///
     /// A fork that was made and does not wake stays: the same call wakes it later. Dropping the future takes nothing back.
     ///
@@ -128,8 +128,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// As [`Runtime::fork`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or
-    /// entry; [`TapeError::Busy`] where another process is just making it; as [`Runtime::open`] where the fork cannot be woken.
+    /// As [`Runtime::fork`]; [`TapeError::Exists`] if the id is that of another session, or of a fork of another session or entry;
+    /// [`TapeError::Busy`] if another process is just making it; as [`Runtime::open`] if the fork cannot be woken.
     pub async fn fork_as(&self, id: &SessionId, at: Option<Seq>, fork: &SessionId) -> Result<Session, OpenError> {
         self.is_open()?;
         let (parent, named) = (id.clone(), fork.clone());

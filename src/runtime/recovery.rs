@@ -3,8 +3,8 @@
 //! A session that cannot be resumed holds up no other and does not fail the start; [`Recovered`] says why it cannot. A child
 //! whose parent's tape is missing or damaged becomes an orphan.
 //!
-//! A change must keep this: all listeners are attached before the first session goes on, because a parent that goes on may wake
-//! its child at once.
+//! A change must keep this: all listeners are attached before the first session continues, because its parent may wake a child at
+//! once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,7 +19,7 @@ use crate::{
 /// How many interrupted sessions are resumed at the same time: enough to keep a disk and a few cores busy.
 const RESUMED_AT_ONCE: usize = 16;
 
-/// Takes the events of a session that goes on, before its first step.
+/// Takes the events of a session that continues, before its first step.
 pub(super) type Listen = dyn Fn(&SessionId, EventStream) + Send + Sync;
 
 /// Resumes the sessions `open`, some at a time. Each listener gets the events of all of them before any takes a step. The result is
@@ -29,7 +29,7 @@ pub(super) async fn resume_interrupted(
     open: Vec<SessionId>,
     listeners: &[Box<Listen>],
 ) -> Vec<Recovered> {
-    // All listeners first: a parent that goes on may wake its child before this loop comes to the child.
+    // All listeners first: a parent that continues may wake its child before this loop reaches the child.
     for listen in listeners {
         for id in &open {
             let events = runtime.session(id).events();

@@ -51,7 +51,7 @@ impl std::fmt::Display for Tree {
 pub struct Recovered {
     /// The id of the session.
     pub session: SessionId,
-    /// Why the session could not be resumed; `None` where it was.
+    /// Why the session could not be resumed; `None` if it was.
     pub error: Option<String>,
 }
 
@@ -98,8 +98,7 @@ impl Leftover {
 const DRAIN_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// How long a drain waits for a session's answer, at least.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// The first wait before a draining session is looked at again, because only open asks may hold it up by then. It doubles each
-/// time.
+/// The first wait before a draining session is checked again, because by then only open asks may delay it. It doubles each time.
 const DRAIN_LOOK_MIN: Duration = Duration::from_millis(20);
 /// The longest such wait.
 const DRAIN_LOOK_MAX: Duration = Duration::from_millis(320);
@@ -128,7 +127,7 @@ pub(super) async fn drain(shared: &Arc<Shared>, deadline: Duration) -> Vec<Sessi
 /// Whether a session has come to rest in a drain.
 #[derive(PartialEq, Eq)]
 enum Drained {
-    /// It was at rest when it was looked at.
+    /// It was at rest when checked.
     AtOnce,
     /// It came to rest meanwhile.
     Later,
@@ -136,7 +135,7 @@ enum Drained {
     No,
 }
 
-/// Whether a session does not move by itself: it is idle, paused or waiting, or only people hold it up. Ignores its children.
+/// Whether a session does not move: it is idle, paused or waiting, or waits only for people. Ignores its children.
 fn is_at_rest(state: &State) -> bool {
     let mut own = state
         .open
@@ -174,7 +173,7 @@ async fn children_rest(session: &Session, state: &State) -> bool {
 /// What a draining session does.
 enum Activity {
     AtRest,
-    /// It moves: in a turn of its own, or in a child's.
+    /// It moves: in its own turn, or in a child's.
     Moves {
         in_turn: bool,
     },

@@ -1,4 +1,4 @@
-//! Tasks with an envelope (the JSON form of a task): gives a [`TaskRequest`] to a child, shows how far it is, and makes the
+//! Tasks with an envelope (the JSON form of a task): passes a [`TaskRequest`] to a child, shows how far it is, and makes the
 //! [`TaskResult`] of its DOWN; and the tools by which a model does so.
 //!
 //! There is one road to a child: [`Session::delegate`] makes settings and a prompt of the request (`order.rs`) and then does what
@@ -40,7 +40,7 @@ pub struct TaskOptions {
     pub link: Link,
     /// How often the child is started again when it crashes.
     pub restart: RestartPolicy,
-    /// The model that answers the child; by default that of the agent, else the sender's. A session that is gone on with
+    /// The model that answers the child; by default that of the agent, else the sender's. A continued session
     /// ([`TaskRequest::resume_token`]) keeps its own.
     pub model: Option<ModelRef>,
 }
@@ -52,7 +52,7 @@ impl Session {
     /// The child has the agent's rules in front of this session's, and no right that this session lacks; of the tools those of the
     /// agent, without the ones for tasks (unless [`Settings::task_depth_max`](crate::session::Settings::task_depth_max) lets it
     /// have children), for to-do lists and for plans; the agent's model, or this session's. A request with a
-    /// [`resume_token`](TaskRequest::resume_token) goes on with the session of a task that is over, with all that it knows.
+    /// [`resume_token`](TaskRequest::resume_token) continues the session of a task that is over, with all that it knows.
     ///
     /// A request with the key of an earlier one is that task: nothing is done twice. Dropping the future takes nothing back.
     ///
@@ -75,7 +75,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SpawnError::Request`] where the request names an agent, a file or a session that cannot be taken; others as
+    /// [`SpawnError::Request`] if the request names an agent, a file or a session that cannot be taken; others as
     /// [`Session::spawn_child`].
     pub async fn delegate(&self, request: TaskRequest, options: TaskOptions) -> Result<Child, SpawnError> {
         Ok(self.give_task(request, options, May::anything()).await?.0)
@@ -132,17 +132,16 @@ impl Child {
     /// How far the task is. Of a task that is over, the status is not known here: [`Child::result`] has it.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Parked`] where parent or child cannot
-    /// answer.
+    /// [`SendError::Closed`] or [`SendError::Parked`] if parent or child cannot answer.
     pub async fn progress(&self) -> Result<TaskProgress, SendError> {
         progress::of(self).await
     }
 }
 
 impl Builder {
-    /// Lets the models of sessions give tasks: adds the tools `task`, `task_send`, `task_stop` and `task_status`, unless there is
-    /// no agent that a task may be given to. Off by default. The permission is `task`; its pattern is the name of the agent, and
-    /// `*` for the other three tools.
+    /// Lets the models of sessions give tasks: adds the tools `task`, `task_send`, `task_stop` and `task_status`, if an agent may
+    /// be given a task. Off by default. The permission is `task`; its pattern is the name of the agent, and `*` for the other
+    /// three tools.
     ///
     /// The description of `task` names the agents of the start, to each session those that its rules do not deny; which agent may be chosen is looked up at each call.
     #[must_use]

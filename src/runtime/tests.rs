@@ -1,4 +1,4 @@
-//! What a runtime is made of, seen from inside: what its children are to each other, and what a session that sleeps costs.
+//! The parts of a runtime, seen from inside: the relations of its children, and the cost of a sleeping session.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -53,7 +53,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     assert!(timeout(SOON, waited).await.is_ok(), "it never came to be: {what}");
 }
 
-/// At most 300 bytes for a passive session that somebody holds a handle of: its slot, its id, its place in the table.
+/// At most 300 bytes for a passive session with a handle: its slot, its id, its place in the table.
 #[test]
 fn a_passive_slot_is_small() {
     let counts = 2 * size_of::<usize>();
@@ -66,7 +66,7 @@ fn a_passive_slot_is_small() {
     assert!(all <= 300, "a passive session takes {all} bytes: slot {slot}, id {id}, place {place}");
 }
 
-/// What a session is woken for is no part of its start: a crash over it is followed by a restart, and the input behind it is
+/// The reason for waking a session is not part of its start: a crash over it is followed by a restart, and the input after it is
 /// answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_over_what_woke_a_session_is_no_failed_start() {
@@ -83,7 +83,7 @@ async fn a_crash_over_what_woke_a_session_is_no_failed_start() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// A session that sleeps and that nobody holds costs nothing; one that is held costs its slot alone.
+/// A sleeping session without a handle costs nothing; one with a handle costs its slot alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_pays_for_a_session_that_sleeps_and_that_nobody_holds() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,16 +105,15 @@ async fn nobody_pays_for_a_session_that_sleeps_and_that_nobody_holds() {
     assert_eq!((slots.known_count(), slots.awake_count()), (20, 0));
     let listens = held[0].events();
     held.clear();
-    // Whoever has just told that it sleeps lets go of it a moment later.
+    // The task that reports its sleep drops it a moment later.
     until("one is left, which is listened to", || slots.known_count() == 1).await;
     drop(listens);
     until("none is left", || slots.known_count() == 0).await;
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Supervision §7.2, a supervisor: when that of the sessions goes down, what was in the middle of something goes on under the
-/// next, those who wait still wait and are answered, and the others sleep until somebody wants them. It happens as often as it
-/// may.
+/// Supervision §7.2, a supervisor: when that of the sessions goes down, open work continues under the next, waiting callers still
+/// wait and are answered, and the others sleep until they are needed. It happens as often as allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_outlive_their_supervisor() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +148,7 @@ async fn sessions_outlive_their_supervisor() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// The same where nobody waits for the turn that was cut off: the timekeeper wakes it.
+/// The same if no caller waits for the turn that was cut off: the timekeeper wakes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_timekeeper_wakes_what_went_down_with_its_supervisor() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +166,7 @@ async fn the_timekeeper_wakes_what_went_down_with_its_supervisor() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Design §4: when the tape store starts anew, sessions do not notice; while it is gone, those that are awake live and write, and
+/// Design §4: when the tape store restarts, sessions do not notice; while it is gone, those that are awake live and write, and
 /// one can fall asleep. It is woken when the store is there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_live_and_go_on_without_the_tape_store() {
@@ -214,7 +213,7 @@ async fn old_outputs_are_deleted_at_the_start() {
     assert!(second.shutdown().await.is_empty());
 }
 
-/// A timekeeper that starts anew knows who was parked while it was not there.
+/// A restarted timekeeper knows which sessions were parked while it was down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parking_that_the_timekeeper_missed_is_noted_when_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -289,7 +288,7 @@ async fn a_parking_that_is_noted_behind_its_unparking_changes_nothing() {
 }
 
 /// Invariants 22 and 23 (supervision §8): a slot takes as many as it may and refuses the rest to their senders; what was taken
-/// was answered, delivered or withdrawn; nothing is dropped silently. A listener that never reads slows nobody.
+/// was answered, delivered or withdrawn; nothing is dropped silently. A listener that never reads slows no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invariant_22_23_a_full_slot_refuses_and_drops_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -349,7 +348,7 @@ async fn a_timekeeper_wakes_what_went_down_before_it_started() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// A drain that comes after the end opens nothing again: whoever asks is told at once that it is over.
+/// A drain after the end opens nothing again: callers learn at once that it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_after_the_end_admits_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -379,8 +378,8 @@ async fn whoever_waits_for_one_that_was_to_be_made_has_the_one_that_is_there() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Whoever creates a session and goes away takes nothing from those who wait for it. On one thread, so that nothing is made while
-/// the test looks.
+/// A dropped creation of a session takes nothing from those who wait for it. On one thread, so that nothing is made while the
+/// test looks.
 #[tokio::test]
 async fn a_create_that_is_dropped_goes_on() {
     let folder = tempfile::tempdir().unwrap();

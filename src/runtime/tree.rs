@@ -1,4 +1,4 @@
-//! The supervision tree of a runtime: which child stands where, in which order children start, and how often each may crash.
+//! The supervision tree of a runtime: its children, their start order, and how often each may crash.
 //!
 //! A crash in one branch restarts nothing in another. The tape store, a session or a host's child that crashes too often is parked:
 //! kept stopped for a while, or, a session, until it is unparked. The crashes of all the root's own children (the supervisors and
@@ -40,7 +40,7 @@ pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tre
     // Places for what all sessions will share: a governor per provider, a client per MCP server.
     let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
     let (tools, _) = supervisor(SupervisorSpec::new("tools", Strategy::OneForOne))?;
-    // At most 2 restarts in 60 s; the third crash parks that one session, and the others live on.
+    // At most 2 restarts in 60 s; the third crash parks that one session only.
     let sessions = SupervisorSpec::dynamic("sessions")
         .intensity(Intensity::new(2, Duration::from_secs(60)))
         .on_exhausted(OnExhausted::Park)
@@ -70,8 +70,8 @@ pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tre
     Ok(Tree { root, sessions, compactions, host_children })
 }
 
-/// Closes the runtime when its tree has ended, also by itself, so that handles answer `Closed` instead of letting their senders
-/// wait. The same where the tokio runtime of the tree ends first: its tasks are dropped then, and no actor is left to answer.
+/// Closes the runtime when its tree has ended for any reason, so that handles answer `Closed` instead of letting their senders
+/// wait. The same if the tokio runtime of the tree ends first: its tasks are dropped then, and no actor is left to answer.
 pub(super) fn close_with(shared: &Arc<Shared>, root: SupervisorHandle) {
     let mut lost = Lost(Arc::downgrade(shared));
     tokio::spawn(async move {

@@ -1,14 +1,14 @@
-//! Titles and summaries of conversations, written by the hidden agents `title` and `summary` when somebody asks for one.
+//! Titles and summaries of conversations, written on request by the hidden agents `title` and `summary`.
 //!
 //! The writer is a child session of the session: it is supervised as every child is, runs beside the session's turn, and draws on
-//! the session's budget. The two built-in agents have no tools. The writer is told texts of the conversation as data: for a title
+//! the session's budget. The two built-in agents have no tools. The writer gets texts of the conversation as data: for a title
 //! the first ones, for a summary the newest ones, at most 32 KiB.
 //!
 //! A change must keep the link [`Link::ATTACHED`]: with a link that wakes the parent, the DOWN (the report that the writer is done)
 //! would begin a turn of the session.
 //!
-//! Rejected: to make each title and summary a ticket of the core, as the summary of a compaction is. A compaction changes what the
-//! model is told, so a turn waits for it; a title changes only what lists show.
+//! Rejected: to make each title and summary a ticket of the core, as the summary of a compaction is. A compaction changes what
+//! the model sees, so a turn waits for it; a title changes only what lists show.
 
 use crate::{
     error::SpawnError,
@@ -18,17 +18,17 @@ use crate::{
     words::message::{Message, NOT_THE_USER, Role},
 };
 
-/// The most bytes of the conversation that a writer is told: of its beginning for a title, of its end for a summary.
+/// The most bytes of the conversation that a writer gets: of its beginning for a title, of its end for a summary.
 const TOLD_BYTES_MAX: usize = 32 * 1_024;
 /// The most bytes of one message.
 const MESSAGE_BYTES_MAX: usize = 4 * 1_024;
 
 impl Session {
-    /// Has the agent `title` write a title, sets its first line as [`Session::set_title`] does, and returns it. The conversation
-    /// goes on meanwhile, and is told nothing. An agent of that name in the configuration may name a small model.
+    /// Lets the agent `title` write a title, sets its first line as [`Session::set_title`] does, and returns it. The conversation
+    /// continues meanwhile, and does not see it. An agent of that name in the configuration may name a small model.
     ///
     /// If the process ends before the title is written, no title is set. Dropping the future sets none either, unless the title was
-    /// being set by then; a writer that has begun ends by itself.
+    /// being set by then; a writer that has begun still ends.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SpawnError::Unwritten`] where nothing was said yet, or the agent gave no text; others as [`Session::spawn_child`] and
+    /// [`SpawnError::Unwritten`] if nothing was said yet, or the agent gave no text; others as [`Session::spawn_child`] and
     /// [`Session::set_title`].
     pub async fn write_title(&self) -> Result<String, SpawnError> {
         let told = told(self.messages().await?.iter());

@@ -39,7 +39,7 @@ pub struct Rollback {
     pub gone: Vec<MessageId>,
     /// The host's messages that are part of the conversation again, oldest first.
     pub again: Vec<MessageId>,
-    /// The files that were put back; `None` where that was not asked for, or no file had to change.
+    /// The files that were put back; `None` if that was not asked for, or no file had to change.
     pub files: Option<Arc<RestoredFiles>>,
     /// Whether a summary of the abandoned part was recorded.
     pub summary: bool,
@@ -72,9 +72,8 @@ impl RollbackOptions {
         self
     }
 
-    /// Sums up what was said behind the point, with the model of compactions. The summary stands in front of the next turn. Where
-    /// no model can write it, the beginnings of the abandoned messages stand in for it. Where nothing is abandoned, nothing is
-    /// added.
+    /// Summarizes what was said after the point, with the model of compactions. The summary precedes the next turn. If no model
+    /// can write it, the beginnings of the abandoned messages replace it. If nothing is abandoned, nothing is added.
     #[must_use]
     pub fn with_summary(mut self) -> RollbackOptions {
         self.summary = true;
@@ -83,16 +82,16 @@ impl RollbackOptions {
 }
 
 impl Session {
-    /// Goes back to a point: from then on the model knows nothing of what was said after it. Nothing leaves the tape, so the
-    /// session can go to any other point later, even to one that it went back from.
+    /// Goes back to a point: from then on the model does not see what was said after it. Nothing leaves the tape, so the session
+    /// can go to any other point later, even to one it went back from.
     ///
     /// Messages keep their receipts, turns their outcomes, and usage stays counted. Settings, grants and tasks do not change.
     /// Waiting messages stay, and are on hold until the next send or [`Session::go_on`]. Files are not touched. Dropping the
     /// future may or may not stop the rollback; it is never recorded in part.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] where the session decided something in between, five times in a row;
-    /// [`BranchError::NoPoint`] where there is no such point.
+    /// [`Refusal::Busy`] while a turn runs; [`Refusal::Moved`] if the session decided something in between, five times in a row;
+    /// [`BranchError::NoPoint`] if the point does not exist.
     pub async fn rollback(&self, to: impl Into<Point>) -> Result<Rollback, BranchError> {
         self.rollback_with(RollbackTarget::Point(to.into()), RollbackOptions::new()).await
     }
@@ -114,7 +113,7 @@ impl Session {
         self.rollback_with(RollbackTarget::Redo, RollbackOptions::new()).await
     }
 
-    /// Goes back or forward, and does what the options say: put files back, sum up the abandoned part.
+    /// Goes back or forward, and does what the options say: put files back, summarize the abandoned part.
     ///
     /// The rollback is one entry: the conversation goes back with everything that was asked for, or not at all. Files are put back
     /// before the entry is written, because files can be refused and a tape cannot be taken back. Where the session refuses the
@@ -188,7 +187,7 @@ impl Session {
         Ok(Rollback { entry, to, gone, again, files, summary: has_summary })
     }
 
-    /// Has the abandoned part summed up, if there is one. Also returns the rollback as it is once the summary's budget is reserved,
+    /// Summarizes the abandoned part, if there is one. Also returns the rollback as it is once the summary's budget is reserved,
     /// because the reservation is an entry more.
     async fn what_is_left(
         &self,
@@ -255,7 +254,7 @@ pub(super) fn look_from_the_end<T>(
     }
 }
 
-/// The entries after `after`, up to and including `upto`. Fails where the tape does not have them all.
+/// The entries after `after`, up to and including `upto`. Fails if the tape does not have them all.
 pub(super) fn read(store: &dyn TapeStore, session: &SessionId, after: Seq, upto: Seq) -> Result<Vec<Entry>, OpenError> {
     if upto <= after {
         return Ok(Vec::new());

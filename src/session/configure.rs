@@ -18,13 +18,13 @@ const CONFIGURE_TRIES_MAX: u32 = 32;
 impl Session {
     /// Changes the settings. The new settings hold from the next step on.
     ///
-    /// Where somebody else changes the settings at the same time, `change` is called again with the newer settings, so that neither
-    /// change overwrites the other unseen. `change` cannot reach the rules of the host or those of a child's ancestors: its changes
-    /// to [`Settings::host`] and [`Settings::above`] are ignored.
+    /// If another caller changes the settings at the same time, `change` is called again with the newer settings, so that neither
+    /// change overwrites the other unseen. `change` cannot reach the rules of the host or those of a child's ancestors: its
+    /// changes to [`Settings::host`] and [`Settings::above`] are ignored.
     ///
     /// # Errors
-    /// [`SendError::Storage`] where the settings could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) where
-    /// somebody else changed them during each of 32 tries.
+    /// [`SendError::Storage`] if the settings could not be written; [`Refusal::Reconfigured`] (as [`SendError::Refused`]) if
+    /// other callers changed them during each of 32 tries.
     pub async fn configure(&self, change: impl Fn(&mut Settings)) -> Result<(), SendError> {
         let mut tries = 0;
         loop {
@@ -45,7 +45,7 @@ impl Session {
     /// asked for before are judged by the rules of before. Returns the entry that recorded the choice, or the newest one where that
     /// agent is chosen already.
     ///
-    /// The session's own rules and tools stay: a switch takes rights away and gives none, except what the built-in agent `plan`
+    /// The session's own rules and tools stay: a switch removes rights and adds none, except what the built-in agent `plan`
     /// needs.
     ///
     /// ```
@@ -67,7 +67,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`Refusal::Ended`] (as [`SendError::Refused`]) where the session has ended; others as [`Session::configure`].
+    /// [`Refusal::Ended`] (as [`SendError::Refused`]) if the session has ended; others as [`Session::configure`].
     pub async fn switch_agent(&self, choice: AgentChoice) -> Result<Seq, SendError> {
         self.record(SwitchAgent { choice }).await
     }

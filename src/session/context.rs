@@ -1,8 +1,8 @@
 //! Commands on the context of a conversation: compact it, undo a compaction, pin messages, and keep a summary of an abandoned
 //! branch.
 //!
-//! The session decides about each command, and records what the command changes. Before a model is asked to sum up a branch (the
-//! part of a conversation that was left), one entry opens a ticket for the summary and reserves its budget. Tapes are read here,
+//! The session decides about each command, and records what the command changes. Before a model is asked to summarize a branch
+//! (the abandoned part of a conversation), one entry opens a ticket for the summary and reserves its budget. Tapes are read here,
 //! on a thread and never by the session's actor, and an entry that cannot be understood is an error.
 //!
 //! A change must keep this: every ticket that was opened is closed, even if the caller is dropped. Recording the summary closes
@@ -31,15 +31,15 @@ use crate::{
     words::usage::Usage,
 };
 
-/// Tokens of a branch-summary request beside the conversation that is summed up.
+/// Tokens of a branch-summary request besides the summarized conversation.
 const TASK_TOKENS: u64 = 500;
 
 impl Session {
-    /// Has the older part of the conversation summed up now, in the background. Returns when the tape has the request; events tell
+    /// Summarizes the older part of the conversation now, in the background. Returns when the tape has the request; events tell
     /// how the compaction ends.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where a summary is being written already, where nothing can be replaced by a summary, or where the
+    /// [`SendError::Refused`] if a summary is being written already, where nothing can be replaced by a summary, or where the
     /// budget does not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
         self.ask(Compact).await.map(drop)
@@ -50,9 +50,9 @@ impl Session {
     ///
     /// # Errors
     /// [`SendError::Refused`]: with [`Refusal::Busy`] while a turn runs, with [`Refusal::NothingToUndo`], with
-    /// [`Refusal::Compacting`] while a summary is being written, and with [`Refusal::WouldNotFit`] where the restored messages
-    /// would not fit the model's window. [`SendError::Storage`] where the tape cannot be read, or does not have the newest decision
-    /// within half a minute; [`SendError::Unavailable`] where an entry of it cannot be understood.
+    /// [`Refusal::Compacting`] while a summary is being written, and with [`Refusal::WouldNotFit`] if the restored messages would
+    /// not fit the model's window. [`SendError::Storage`] if the tape cannot be read, or does not have the newest decision within
+    /// half a minute; [`SendError::Unavailable`] if an entry of it cannot be understood.
     pub async fn undo_compaction(&self) -> Result<(), SendError> {
         let now = self.state().await?;
         let newest = now.context.newest;
@@ -66,13 +66,13 @@ impl Session {
         self.ask(UndoCompaction { undone: undone.into() }).await.map(drop)
     }
 
-    /// Pins a message of the context: its words stay there, whole, whatever is summed up or cut off later. Of its files only the
-    /// names stay. A message can also be sent pinned ([`Message::pinned`](crate::Message::pinned)). Pinning a message twice is the
-    /// same as once. All pins together may take 2,000 tokens, or an eighth of a small window.
+    /// Pins a message of the context: its words stay there, whole, through later summaries and cuts. Of its files only the names
+    /// stay. A message can also be sent pinned ([`Message::pinned`](crate::Message::pinned)). Pinning a message twice is the same
+    /// as once. All pins together may take 2,000 tokens, or an eighth of a small window.
     ///
     /// # Errors
-    /// [`SendError::Refused`]: [`Refusal::NotInContext`] where the message still waits, was never sent, or was summed up before,
-    /// and [`Refusal::PinsFull`] where there is no room for the pin.
+    /// [`SendError::Refused`]: [`Refusal::NotInContext`] if the message still waits, was never sent, or was summarized before;
+    /// [`Refusal::PinsFull`] if there is no room for the pin.
     pub async fn pin(&self, message: MessageId) -> Result<(), SendError> {
         self.ask(PinMessage { message }).await.map(drop)
     }
@@ -93,14 +93,14 @@ impl Session {
         Ok(self.state().await?.context.pins.clone())
     }
 
-    /// Leaves a branch: has everything that was said in `branch` after that entry summed up, with this session's model for
-    /// compactions. The summary stands in front of this session's next turn. Where no model can write it, the beginnings of the
-    /// branch's messages stand in for it. Returns when the summary is on the tape.
+    /// Leaves a branch: summarizes everything that was said in `branch` after that entry, with this session's model for
+    /// compactions. The summary precedes this session's next turn. If no model can write it, the beginnings of the branch's
+    /// messages replace it. Returns when the summary is on the tape.
     ///
     /// # Errors
-    /// [`SendError::Refused`]: with [`Refusal::Empty`] where nothing was said in the branch, with [`Refusal::Busy`] while a turn
-    /// runs here, and with [`Refusal::Leaving`] while another branch's summary is being written here. [`SendError::Storage`] where
-    /// the branch's tape cannot be read; [`SendError::Unavailable`] where an entry of it cannot be understood.
+    /// [`SendError::Refused`]: with [`Refusal::Empty`] if nothing was said in the branch, with [`Refusal::Busy`] while a turn runs
+    /// here, and with [`Refusal::Leaving`] while another branch's summary is being written here. [`SendError::Storage`] if the
+    /// branch's tape cannot be read; [`SendError::Unavailable`] if an entry of it cannot be understood.
     pub async fn leave_branch(&self, branch: &Session, after: Seq) -> Result<(), SendError> {
         let id = branch.slot.id.clone();
         let read = move |shared: &Shared| shared.store.read(&id, Seq::ZERO).map_err(SendError::Storage);
@@ -122,7 +122,7 @@ impl Session {
         recorded
     }
 
-    /// Opens the ticket of a branch's summary, which reserves its budget. `None` where the budget does not allow a summary.
+    /// Opens the ticket of a branch's summary, which reserves its budget. `None` if the budget does not allow a summary.
     pub(super) async fn begin_leaving(&self, state: &State, left: &Branch) -> Result<Option<Leaving>, SendError> {
         let settings = &state.settings;
         let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
@@ -151,13 +151,13 @@ impl Session {
                 Err(error) => Err(error),
             }
         };
-        // A task of its own: a caller that drops the future leaves no ticket open. The task is not one of the session's: the next
-        // incarnation would wait for the task, and the task for the next incarnation.
+        // A separate task: a caller that drops the future leaves no ticket open. The task does not belong to the session: the
+        // next incarnation would wait for the task, and the task for the next incarnation.
         self.shared.tasks.spawn_on(begin, &self.shared.tokio).await.map_err(OpenError::lost)?
     }
 
-    /// Has a branch summed up. Where no model can write the summary, the beginnings of the branch's messages stand in for it. The
-    /// caller keeps `leaving`, and drops it once the summary was handed in.
+    /// Summarizes a branch. If no model can write the summary, the beginnings of the branch's messages replace it. The caller
+    /// keeps `leaving`, and drops it once the summary was handed in.
     pub(super) async fn sum_up(&self, left: &Branch, leaving: Option<&Leaving>, key: String) -> BranchSummary {
         let (written, request) = match leaving {
             Some(leaving) => leaving.write(key).await,
@@ -176,8 +176,8 @@ impl Session {
     }
 }
 
-/// A branch's summary that is being written. Its ticket is open until the summary is recorded. Dropping the value before that gives
-/// the ticket up, and counts the tokens that requests had used by then.
+/// A branch's summary that is being written. Its ticket is open until the summary is recorded. Dropping the value before that
+/// closes the ticket, and counts the tokens that requests had used by then.
 pub(super) struct Leaving {
     /// The session that the summary is written for.
     session: Session,
@@ -192,7 +192,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// The text that a model wrote, if one did, and the request as it is to be recorded.
+    /// The text that a model wrote, if one did, and the request to record.
     async fn write(&self, key: String) -> (Option<(String, Usage)>, Option<BranchRequest>) {
         let shared = &self.session.shared;
         let (tell, told) = oneshot::channel();
@@ -203,7 +203,7 @@ impl Leaving {
             id: format!("compaction {} of {}", self.ticket, slot.id),
             under: slot.node(),
             tries: self.tries.clone(),
-            // A tracker of its own: no incarnation waits for these tasks.
+            // A separate tracker: no incarnation waits for these tasks.
             tasks: TaskTracker::new(),
         };
         let _handle = compaction::SummaryHandle::begin(shared, order, |written| drop(tell.send(written)));

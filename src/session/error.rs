@@ -1,10 +1,10 @@
 //! The error of rollbacks, forks and merges: why a conversation did not go back, was not forked, or was not merged.
 //!
 //! After such an error the conversation is as it was, and no session was made. The exceptions: after [`BranchError::Kept`] the
-//! merge is recorded; after [`SendError::Unsettled`] nobody knows; a fork under a host's id may have been made and not woken (the
-//! same call finds it); `RestoreError::Partly` says how many files could not be undone; and after `RestoreError::CutOff` the files
-//! may have changed. A change must keep this list complete, because hosts decide by it what to do again, and must give each new
-//! variant a [`Kind`].
+//! merge is recorded; after [`SendError::Unsettled`] it is unknown; a fork under a host's id may have been made and not woken
+//! (the same call finds it); `RestoreError::Partly` says how many files could not be undone; and after `RestoreError::CutOff` the
+//! files may have changed. A change must keep this list complete, because hosts decide by it what to do again, and must give each
+//! new variant a [`Kind`].
 
 #[cfg(all(unix, feature = "tools"))]
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub enum BranchError {
     /// [`Refusal::Moved`](crate::kernel::Refusal::Moved), and others.
     #[error(transparent)]
     Session(#[from] SendError),
-    /// There is no such point, or nothing to take back.
+    /// The point does not exist, or there is nothing to take back.
     #[error(transparent)]
     NoPoint(#[from] NoPoint),
     /// A tape could not be read, or the fork could not be made or woken.
@@ -47,15 +47,15 @@ pub enum BranchError {
         /// The running turn.
         turn: Seq,
     },
-    /// The session to be merged is not a fork of the session that it is to be merged into.
+    /// The session to merge is not a fork of the session it would be merged into.
     #[error("session {fork} is not a fork of session {session} or of one of its origins")]
     NotAFork {
         /// The session.
         session: SessionId,
-        /// The session that was to be merged.
+        /// The session to merge.
         fork: SessionId,
     },
-    /// A fork was to be merged and deleted, but not all of it can be merged.
+    /// A fork should be merged and deleted, but not all of it can be merged.
     #[error(
         "{waiting} messages or children of fork {fork} are not done, and would be lost with it: wait, or withdraw them"
     )]
@@ -70,7 +70,7 @@ pub enum BranchError {
     Kept {
         /// The id of the fork.
         fork: SessionId,
-        /// The entry that records the merge; `None` where nothing was left to merge.
+        /// The entry that records the merge; `None` if nothing was left to merge.
         entry: Option<Seq>,
         /// The reason, in words.
         why: String,

@@ -2,8 +2,8 @@
 //!
 //! A restore changes no file that its plan does not name, and keeps the present content of a file before it replaces it (with
 //! [`Restore::Over`]: if the content can be kept). Then it is recorded as one entry; if that fails,
-//! [`RestoreError::NotRecorded`] says so. It runs in a task of its own, so dropping the future does not stop it half-way. The model
-//! is not told that files changed.
+//! [`RestoreError::NotRecorded`] says so. It runs in its own task, so dropping the future does not stop it half-way. The model
+//! does not learn that files changed.
 //!
 //! A change must keep this: the files are changed in one of the slot's tasks, so that the next incarnation (the next start of the
 //! session's actor) waits for it. The recording that follows runs elsewhere, because the next incarnation may have to answer it.
@@ -23,14 +23,14 @@ impl Session {
     /// entry that began the turn, so `changes(turn)` shows the changes of that turn and of everything after it. Changes nothing.
     ///
     /// # Errors
-    /// [`RestoreError::Open`] where the tape cannot be read; [`RestoreError::Workspace`].
+    /// [`RestoreError::Open`] if the tape cannot be read; [`RestoreError::Workspace`].
     pub async fn changes(&self, since: Seq) -> Result<FilePlan, RestoreError> {
         let id = self.id().clone();
         self.shared.blocking(move |shared| restore::changes(&*shared.store, &id, since)).await
     }
 
-    /// Puts back the files that calls changed after that entry. The conversation is not told: its earlier reads of these files are
-    /// out of date, and an edit of such a file is refused until the file was read again.
+    /// Puts back the files that calls changed after that entry. The conversation does not learn of it: its earlier reads of these
+    /// files are out of date, and an edit of such a file is refused until the file is read again.
     ///
     /// Files are put back one by one, each whole, under the locks of the tools; only files that a plan of this moment names are
     /// touched. Each old content is kept first, and the restore is recorded as one entry: to undo it, restore to the entry before.
@@ -54,7 +54,7 @@ impl Session {
                 Err(source) => Err(RestoreError::NotRecorded { files, source }),
             }
         };
-        // A task of its own: a caller that drops the future does not leave the work half done.
+        // A separate task: a caller that drops the future does not leave the work half done.
         self.shared.tasks.spawn_on(work, &self.shared.tokio).await.map_err(|_| RestoreError::CutOff)?
     }
 

@@ -33,7 +33,7 @@ pub(super) const TRIES_MAX: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Merge {
-    /// The entry that records the merge; `None` where everything that the fork said and used was merged already.
+    /// The entry that records the merge; `None` if everything that the fork said and used was merged already.
     pub entry: Option<Seq>,
     /// The merge begins after this entry of the fork's tape.
     pub from: Seq,
@@ -45,7 +45,7 @@ pub struct Merge {
     pub messages: Vec<MessageId>,
     /// What the fork used. It counts in this conversation from now on.
     pub spent: Spent,
-    /// How the fork was deleted; `None` where it was to be kept.
+    /// How the fork was deleted; `None` if it is kept.
     pub deleted: Option<Deleted>,
 }
 
@@ -55,7 +55,7 @@ pub struct Merge {
 pub struct ForkedAt {
     /// The last entry of the parent's tape that the fork has. It ends an append.
     pub entry: Seq,
-    /// The entry that the fork went back to, where it had to in order to stand exactly at the point.
+    /// The entry that the fork went back to, if it had to go back to be exactly at the point.
     pub back_to: Option<Seq>,
 }
 
@@ -67,19 +67,20 @@ enum Afterwards {
 }
 
 impl Session {
-    /// Makes a new conversation that goes on from a point of this one, and wakes it. This conversation does not notice, even while
-    /// it has a running turn, and is not woken. Nothing is copied.
+    /// Makes a new conversation that continues from a point of this one, and wakes it. This conversation does not notice, even
+    /// while it has a running turn, and is not woken. Nothing is copied.
     ///
-    /// The fork has the conversation as it was at that point, whatever was taken back here since. A tape can be forked only where
-    /// an append ends. For a point inside of an append, the fork is made at the end before the point if nothing was said in
+    /// The fork has the conversation as it was at that point, including what was taken back here since. A tape can be forked only
+    /// where an append ends. For a point inside of an append, the fork is made at the end before the point if nothing was said in
     /// between. Otherwise it is made at the end behind the point, and the fork goes back to the point. Where a call had no result
     /// at the point, the fork stays at the end of the append. The fork's budget is what was left there (`docs/SEMANTICS.md`,
     /// "Forks").
     ///
-    /// If the future is dropped half-way, or the process dies, a session may be left that nobody was told of and that does nothing.
+    /// If the future is dropped half-way, or the process dies, an unused session may be left whose id no caller has; it does
+    /// nothing.
     ///
     /// # Errors
-    /// See [`BranchError`]; [`TapeError::Busy`] where the point lies in an append that is just being written: try again. No session
+    /// See [`BranchError`]; [`TapeError::Busy`] if the point lies in an append that is just being written: try again. No session
     /// was made then.
     pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, BranchError> {
         let (id, at, fork) = (self.id().clone(), at.into(), SessionId::new());
@@ -92,12 +93,12 @@ impl Session {
     }
 
     /// Forks like [`Session::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
-    /// and returned, however far it has gone on. A fork that was made and does not wake, or was not yet taken back to its point,
-    /// stays: the same call mends it. Dropping the future takes nothing back.
+    /// and returned, however far it has got. A fork that was made and does not wake, or was not yet taken back to its point,
+    /// stays: the same call repairs it. Dropping the future takes nothing back.
     ///
     /// # Errors
-    /// See [`BranchError`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or
-    /// point; [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
+    /// See [`BranchError`]; [`TapeError::Exists`] if the id is that of another session, or of a fork of another session or point;
+    /// [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
     pub async fn fork_as(&self, at: impl Into<Point>, fork: &SessionId) -> Result<Session, BranchError> {
         let (id, at, named) = (self.id().clone(), at.into(), fork.clone());
         fork_named(&self.shared, fork, move |shared| fork_published(shared, &id, &at, &named)).await
@@ -106,13 +107,13 @@ impl Session {
     /// Merges a fork: everything that was said in it since it was forked or last merged becomes part of this conversation, as one
     /// entry behind all that was said here. The fork's usage counts here from then on, once. The fork is not changed, and is kept.
     ///
-    /// The fork must be one of this session, or of a session that this one goes on from behind the fork's point. Merging again
-    /// without anything new changes nothing ([`Merge::entry`] is `None`). Words that were taken back in the fork are not merged. An
-    /// undo here takes back a merge as a whole; the fork can then be merged again.
+    /// The fork must be one of this session, or of a session that this one continues from after the fork's point. Merging again
+    /// without anything new changes nothing ([`Merge::entry`] is `None`). Words that were taken back in the fork are not merged.
+    /// An undo here takes back a merge as a whole; the fork can then be merged again.
     ///
     /// # Errors
-    /// See [`BranchError`]. After an error both sides are unchanged; only after [`SendError::Unsettled`] nobody knows whether the
-    /// merge is recorded.
+    /// See [`BranchError`]. After an error both sides are unchanged; only after [`SendError::Unsettled`] it is unknown whether
+    /// the merge is recorded.
     pub async fn merge(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Keep).await
     }
@@ -121,8 +122,8 @@ impl Session {
     /// with it.
     ///
     /// # Errors
-    /// As [`Session::merge`]; [`BranchError::Waiting`] where the fork has messages or children that would be lost;
-    /// [`BranchError::Kept`] where the fork was merged but could not be deleted: calling this again deletes it.
+    /// As [`Session::merge`]; [`BranchError::Waiting`] if the fork has messages or children that would be lost;
+    /// [`BranchError::Kept`] if the fork was merged but could not be deleted: calling this again deletes it.
     pub async fn merge_and_delete(&self, fork: &SessionId) -> Result<Merge, BranchError> {
         self.merge_and(fork, Afterwards::Delete).await
     }
@@ -166,7 +167,7 @@ impl Session {
         Ok(Merge { entry, from, to, items, messages, spent, deleted })
     }
 
-    /// Deletes a fork whose words are on the tape here, unless the fork has gone on meanwhile.
+    /// Deletes a fork whose words are on the tape here, unless the fork has continued meanwhile.
     async fn delete_merged(&self, planned: &Planned) -> Result<Deleted, String> {
         let parent = self.id().clone();
         let (fork, to, files) = (planned.merged.fork.clone(), planned.merged.to, planned.files.clone());
@@ -189,7 +190,7 @@ pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
     Some(slot.told()).filter(|seq| *seq > Seq::ZERO)
 }
 
-/// Makes a session that goes on from the entry `at` of another one; without `at`, from the newest published entry.
+/// Makes a session that continues from the entry `at` of another one; without `at`, from the newest published entry.
 ///
 /// # Errors
 /// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
@@ -208,7 +209,7 @@ pub(crate) async fn fork_now(
     shared.blocking(made).await
 }
 
-/// Makes a fork as [`fork_now`] does, under an id that the host gave, unless it is there already. Blocks on the disk.
+/// Makes a fork as [`fork_now`] does, under the host's id, unless it exists already. Blocks on the disk.
 ///
 /// # Errors
 /// See [`Runtime::fork_as`](crate::Runtime::fork_as). No session was made then.
@@ -225,7 +226,7 @@ pub(crate) fn fork_now_as(
     }
 }
 
-/// Takes a fork back that was made a moment ago, and refuses it, if it stands on an entry that may still be cut back.
+/// Takes back and refuses a fork made a moment ago, if it is based on an entry that may still be cut back.
 fn must_be_published(shared: &Shared, parent: &SessionId, at: Seq, fork: &SessionId) -> Result<(), TapeError> {
     if published(shared, parent).is_none_or(|upto| at <= upto) {
         return Ok(());
@@ -234,7 +235,7 @@ fn must_be_published(shared: &Shared, parent: &SessionId, at: Seq, fork: &Sessio
     Err(TapeError::Busy { waiting: 1 })
 }
 
-/// Makes a fork at a point, unless it is there already; refuses a point that is not published yet. Blocks on the disk.
+/// Makes a fork at a point, unless it exists already; refuses a point that is not published yet. Blocks on the disk.
 fn fork_published(shared: &Shared, parent: &SessionId, at: &Point, fork: &SessionId) -> Result<(), BranchError> {
     let (forked, made) = stand(&*shared.store, parent, at, fork, shared.clock.now())?;
     match made {
@@ -257,8 +258,8 @@ pub(crate) async fn fork_named<E: From<OpenError> + Send + 'static>(
     Ok(Session { shared: shared.clone(), slot })
 }
 
-/// Wakes a fork that was just made, under an id of its own. If it does not wake, it is deleted again: nobody was told of it. If
-/// that fails too, it is left, and does nothing.
+/// Wakes a fork that was just made, under a generated id. If it does not wake, it is deleted again: no caller knows it. If that
+/// fails too, it is left, and does nothing.
 pub(crate) async fn wake_fork(shared: &Arc<Shared>, fork: SessionId) -> Result<Session, OpenError> {
     let session = Session { shared: shared.clone(), slot: shared.slot(&fork) };
     if let Err(error) = session.slot.up().await {

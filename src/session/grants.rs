@@ -13,7 +13,7 @@ use crate::{
 
 impl Session {
     /// The standing grants, oldest first: what people allowed in answers to asks, for the running turn or for longer
-    /// ([`Granted::allows`] says it in words). Those of its children stand on the tapes of the children.
+    /// ([`Granted::allows`] says it in words). Those of its children are on the children's tapes.
     ///
     /// # Errors
     /// Among others [`SendError::Closed`] and [`SendError::Parked`].
@@ -53,12 +53,12 @@ impl Session {
         Ok(Arc::unwrap_or_clone(self.state().await?.grants))
     }
 
-    /// Takes a standing grant back, by its id. From the next decision on, what it allowed is asked about again, also calls of the
-    /// running turn that have not started. A call that runs goes on, and so does the call that the answer was about.
+    /// Revokes a standing grant, by its id. From the next decision on, what it allowed is asked about again, including calls of
+    /// the running turn that have not started. A running call continues, and so does the call that the answer was about.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchGrant`](crate::session::Refusal::NoSuchGrant) where there is no such grant, or no more: a second revoke of
-    /// the same grant changes nothing. Others as [`Session::answer`].
+    /// [`Refusal::NoSuchGrant`](crate::session::Refusal::NoSuchGrant) if the grant does not exist, or no longer exists: a second
+    /// revoke of the same grant changes nothing. Others as [`Session::answer`].
     pub async fn revoke(&self, grant: Seq) -> Result<(), SendError> {
         self.record(RevokeGrant { grant }).await.map(drop)
     }

@@ -1,9 +1,9 @@
-//! The one road of words into a conversation: whatever people, hosts and models put there in a user's place passes the input hooks
-//! here, in the task of whoever says it, so that a slow hook holds up nobody else.
+//! The only way for words into a conversation: all that people, hosts and models put there in a user's place passes the input
+//! hooks here, in the sender's task, so that a slow hook delays no one else.
 //!
 //! These come here: messages that are sent or edited, the message that gives a child its task (on the child's handle), the words of a
 //! rejection, and the summary of a handoff. A change must keep that: a hook that takes secrets out must see them all. What the
-//! runtime itself tells a session (the news of a child, the summary of a compaction) does not come here.
+//! runtime itself says to a session (the news of a child, the summary of a compaction) does not come here.
 
 use crate::{
     actor::worker_context::WorkerContext,
@@ -15,13 +15,13 @@ use crate::{
 };
 
 impl Session {
-    /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook holds up nobody else.
-    /// A message that gives a child its task comes here too, on the child's handle: there is no other way into a conversation.
+    /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook delays no one else. A
+    /// message that gives a child its task comes here too, on the child's handle: no other way into a conversation exists.
     pub(crate) async fn passed(&self, message: Message) -> Result<Message, SendError> {
         let message = self.shared.limits.of_host(message)?;
         match self.shared.hooks.is_empty() {
             true => Ok(message),
-            // Before the hooks: one that adds words would make it a message.
+            // Before the hooks: a hook that adds words would make it a message.
             false if kernel::says_nothing(&message) => Err(Refusal::Empty.into()),
             false => self.through_hooks(message).await,
         }

@@ -1,8 +1,8 @@
 //! The way from inside a call or a hook to the handle of its session.
 //!
 //! The contexts of calls and hooks refer to the slot of their session (the part that outlives its actor), and the slot does not own
-//! the runtime; see `tool/context.rs`. A handle is made anew on each request, as long as the runtime is in memory. A change must
-//! not keep a handle in a context: a handle owns the memory of the runtime, and a tool that kept its context would then keep the
+//! the runtime; see `tool/context.rs`. Each request makes a new handle, as long as the runtime is in memory. A change must not
+//! keep a handle in a context: a handle owns the memory of the runtime, and a tool that kept its context would then keep the
 //! runtime for ever.
 
 use crate::{
@@ -21,14 +21,14 @@ fn handle(of: &SessionRef) -> Option<Session> {
 impl ToolContext {
     /// The session that the call belongs to: a tool can read its state, steer it, or give a task to a child of it.
     ///
-    /// `None` for a [detached](ToolContext::detached) context, and for one that was kept until its runtime had ended and was gone.
-    /// A running call of a session always has one.
+    /// `None` for a [detached](ToolContext::detached) context, and for one kept past the end of its runtime. A running call of a
+    /// session always has one.
     ///
     /// **Waits that never end.** The turn ends when its calls have ended. So a call that waits for the end of its own turn waits
-    /// until its limit. Such waits are that for the [receipt](crate::Receipt::wait) of a message to its own session, and that for
-    /// the session to be [idle](Session::wait). [`Session::abort`], [`Session::end`] and `Runtime::shutdown` stop the call that
-    /// makes them: it is dropped while it waits. What needs an idle session, such as [`Session::handoff`], is refused as busy. A
-    /// call may wait for the [DOWN](crate::runtime::Child::down) of a child.
+    /// until its limit. Such waits are the one for the [receipt](crate::Receipt::wait) of a message to its own session, and the
+    /// one for the session to be [idle](Session::wait). [`Session::abort`], [`Session::end`] and `Runtime::shutdown` stop the
+    /// call that makes them: it is dropped while it waits. A method that needs an idle session, such as [`Session::handoff`], is
+    /// refused as busy. A call may wait for the [DOWN](crate::runtime::Child::down) of a child.
     ///
     /// **What to keep.** A handle owns the memory of its runtime. A tool that must know its session later keeps the context or the
     /// id, and not the handle: the runtime owns the tool, so neither would ever be freed.
@@ -36,7 +36,7 @@ impl ToolContext {
     /// ```
     /// use tamtam::{SessionOptions, session::Link, tool::{self, NoArguments}};
     ///
-    /// let delegate = tool::typed("delegate", "Has the tests run by somebody else.", |_: NoArguments, cx| async move {
+    /// let delegate = tool::typed("delegate", "Delegates the test run.", |_: NoArguments, cx| async move {
     ///     let session = cx.session().ok_or("this call belongs to no session")?;
     ///     let options = SessionOptions::new(&*cx.workspace);
     ///     let child = session.spawn_child(options, "Run the tests.", Link::default()).await.map_err(|error| error.to_string())?;
@@ -53,7 +53,7 @@ impl ToolContext {
 impl HookContext {
     /// The session whose message or answer the hook sees.
     ///
-    /// `None` for a [detached](HookContext::detached) context, and for one that was kept until its runtime had ended and was gone.
+    /// `None` for a [detached](HookContext::detached) context, and for one kept past the end of its runtime.
     ///
     /// A hook must return within five seconds ([`HOOK_LIMIT`](crate::hook::HOOK_LIMIT)), so it should not wait for a turn. An input
     /// hook that sends a message to the session is called again for that message. An answer hook runs inside of the turn: the

@@ -30,7 +30,7 @@ pub const MESSAGES_MAX: usize = 1_000;
 pub struct MessageCursor {
     /// The entry that brought the message behind this place.
     pub entry: Seq,
-    /// How many messages of the same entry stand before this place.
+    /// How many messages of the same entry come before this place.
     pub nth: u32,
 }
 
@@ -40,11 +40,11 @@ pub struct MessageCursor {
 pub struct MessagePage {
     /// The messages with their parts, newest first.
     pub messages: Vec<Message>,
-    /// Where the next page begins; `None` where there is nothing older.
+    /// Where the next page begins; `None` if there is nothing older.
     pub next: Option<MessageCursor>,
 }
 
-/// A conversation, newest message first, as it stood when [`MessageStream::next`] first read it. From then on it holds the messages
+/// A conversation, newest message first, as it was when [`MessageStream::next`] first read it. From then on it holds the messages
 /// in memory until they are returned or the stream is dropped.
 #[derive(Debug)]
 pub struct MessageStream {
@@ -54,7 +54,7 @@ pub struct MessageStream {
 
 impl Session {
     /// The conversation as messages, oldest first, read from the tape. [`Session::newest_first`] and [`Session::messages_before`]
-    /// give it from its end.
+    /// read it from its end.
     ///
     /// # Errors
     /// Where the tape cannot be read.
@@ -85,7 +85,7 @@ impl Session {
     }
 
     /// The newest messages before a place, or before the end: newest first, at most `limit` of them (1 to [`MESSAGES_MAX`]). Each
-    /// page reads the tape anew: older pages do not show messages that came meanwhile, nor messages that were taken back meanwhile.
+    /// page reads the tape again: older pages show neither messages that came meanwhile nor messages taken back meanwhile.
     ///
     /// # Errors
     /// Where the tape cannot be read.

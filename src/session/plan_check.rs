@@ -5,10 +5,10 @@
 //! so another step follows. The id of this message is made from the id of the turn, and a session takes each id once. So a model
 //! is sent on at most once in a turn, also after a crash, because the tape has the message.
 //!
-//! A change must keep two bounds. The message is for the turn that runs, and refused where that turn makes no further step. A turn
-//! all of whose messages are such messages is not sent on: otherwise a message that was read too late would make turns for ever.
+//! A change must keep two bounds. The message is for the turn that runs, and refused if that turn makes no further step. A turn all
+//! of whose messages are such messages is not sent on: otherwise a message that was read too late would make turns for ever.
 //!
-//! Rejected: to send the message after the turn. The answer that claims to be done would stand as the outcome by then.
+//! Rejected: to send the message after the turn. The answer that claims to be done would be the outcome by then.
 
 use crate::{
     hook::{Hook, HookContext, Input},
@@ -21,10 +21,10 @@ use crate::{
 /// What the ids of its messages begin with.
 const ID: &str = "plan-check-";
 
-/// A hook for models that keep a to-do list. Where a turn would end with open items, it sends the model on, once in a turn; and it
-/// adds a hint about open items to a message that comes while no turn runs. No runtime has the hook by itself.
+/// A hook for models that keep a to-do list. If a turn would end with open items, it sends the model on, once in a turn; and it
+/// adds a hint about open items to a message that comes while no turn runs. Off by default.
 ///
-/// With this hook nobody is shown an answer piece by piece ([`Hook::sees_answers`]).
+/// With this hook, answers are not shown piece by piece ([`Hook::sees_answers`]).
 ///
 /// ```
 /// use tamtam::session::PlanCheck;
@@ -40,7 +40,7 @@ fn open_items(state: &State) -> usize {
     state.todos().iter().filter(|todo| todo.is_open()).count()
 }
 
-/// The message that sends the model on; `None` where the turn may end.
+/// The message that sends the model on; `None` if the turn may end.
 fn sent_on(state: &State) -> Option<Message> {
     let turn = state.turn.as_ref().filter(|turn| turn.ending.is_none())?;
     let is_ours = |id: &MessageId| id.to_string().starts_with(ID);

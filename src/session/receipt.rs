@@ -1,8 +1,8 @@
-//! What a send gives back: the [`Receipt`] of an accepted message, and the [`Answer`] that it leads to.
+//! What a send returns: the [`Receipt`] of an accepted message, and the [`Answer`] that it leads to.
 //!
-//! A receipt keeps no open question: it has a handle of the session and the id of its message, and asks when somebody waits. So a
-//! wait that is dropped, or made twice, changes nothing. A wait after the session's actor crashed or slept works too, as long as
-//! the session remembers the turn. A change must keep that: a host may keep a receipt for longer than an actor lives.
+//! A receipt keeps no open question: it has a handle of the session and the id of its message, and asks on each wait. So a wait
+//! that is dropped, or made twice, changes nothing. A wait after the session's actor crashed or slept works too, as long as the
+//! session remembers the turn. A change must keep that: a host may keep a receipt for longer than an actor lives.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl Receipt {
     /// Waits for the end of the turn that the message was delivered to.
     ///
     /// # Errors
-    /// [`SendError::Refused`] where the message was withdrawn, where the session no longer remembers the turn, or where the message
-    /// is on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a
+    /// [`SendError::Refused`] if the message was withdrawn, where the session no longer remembers the turn, or where the message is
+    /// on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a
     /// [go-on](Session::go_on) it can be waited for again. Others, such as [`SendError::Closed`] and [`SendError::Parked`], where
     /// the session cannot be asked.
     pub async fn wait(&self) -> Result<Answer, SendError> {
@@ -44,7 +44,8 @@ impl Receipt {
     }
 }
 
-/// How the turn of a message ended; `None` while it is open or still to come. An error where no turn comes for the message by itself.
+/// How the turn of a message ended; `None` while it is open or still to come. An error if no turn will come for the message
+/// without help.
 fn outcome(state: &State, id: &MessageId) -> Option<Result<Arc<TurnEnd>, SendError>> {
     let is_it = |waiting: &Waiting| waiting.message.id == *id;
     if state.on_hold && state.queue.iter().any(is_it) {
@@ -68,7 +69,7 @@ pub struct Answer {
     pub turn: Seq,
     /// How it ended.
     pub outcome: Outcome,
-    /// The newest text of the model in this turn; empty where the model wrote none.
+    /// The newest text of the model in this turn; empty if the model wrote none.
     pub text: String,
     /// How many steps it took.
     pub steps: u32,

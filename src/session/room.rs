@@ -2,7 +2,7 @@
 //!
 //! A full inbox refuses a message ([`Refusal::InboxFull`]). Here the sender waits and tries again when the queue has a free place.
 //! Senders who wait are served one at a time, in the order in which they began to wait, so that one freed place wakes one sender.
-//! Where no place becomes free by itself, because the queue is on hold, the sender is refused.
+//! If no place can become free, because the queue is on hold, the sender is refused.
 //!
 //! A change must keep this: the input hooks see a message once, however often it is tried; and a message that waits for a place is
 //! on no tape, so dropping the future takes it back, unless a try is just on its way to the tape.
@@ -23,9 +23,8 @@ impl Session {
     /// order. The messages of one sender who awaits each call have the order of the calls.
     ///
     /// # Errors
-    /// As [`Session::send`], of a full inbox too: [`Refusal::InboxFull`] where the queue is on hold after an abort or a failure,
-    /// because then no place becomes free by itself ([`Session::go_on`] and [`Session::clear_queue`] make room), and where more
-    /// than a thousand callers wait.
+    /// As [`Session::send`], of a full inbox too: [`Refusal::InboxFull`] if the queue is on hold after an abort or a failure,
+    /// because then only [`Session::go_on`] and [`Session::clear_queue`] make room, and if more than a thousand callers wait.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -55,7 +54,7 @@ impl Session {
         loop {
             self.slot.until(move |now| room(&now.state, delivery)).await?;
             match self.hand_over(message.clone(), delivery, None, None).await {
-                // Somebody else took the place.
+                // Another sender took the place.
                 Err(error) if is_full(&error) => {}
                 done => return done,
             }

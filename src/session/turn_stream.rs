@@ -1,10 +1,9 @@
 //! A turn as a stream: a message is sent, and its events come until its turn is over.
 //!
 //! The stream listens before the message is sent. So it has the turn's events from the first one on, or, where the message joins a
-//! running turn, from the moment on in which the turn reads the message; it leaves out the events of other turns. A reader that is
-//! too slow loses events, and [`Next::Lagged`] says how many. The stream ends when the message is answered, when no answer will
-//! come (the message was withdrawn, or is on hold), or when the runtime is shut down. Dropping it ends the listening: the turn
-//! goes on.
+//! running turn, from the moment the turn reads the message; it leaves out the events of other turns. A reader that is too slow
+//! loses events, and [`Next::Lagged`] says how many. The stream ends when the message is answered, when no answer will come (the
+//! message was withdrawn, or is on hold), or when the runtime is shut down. Dropping it ends the listening: the turn continues.
 //!
 //! A change must keep two things. The end comes from the answer of the receipt and not from an event, because a slow reader may
 //! lose that event. Events that were published before the answer, and were not lost, are given before the end.
@@ -34,7 +33,7 @@ pub struct TurnStream {
     events: EventStream,
     /// The turn, once it has read the message.
     turn: Option<Seq>,
-    /// The answer of the receipt, until it is there.
+    /// The answer of the receipt, until it comes.
     waits: Option<BoxFuture<'static, Result<Answer, SendError>>>,
     answer: Option<Result<Answer, SendError>>,
 }
@@ -46,11 +45,11 @@ impl std::fmt::Debug for TurnStream {
 }
 
 impl Session {
-    /// Sends a message as [`Session::prompt`] does, and gives the events of its turn as a stream that ends with the turn. The
+    /// Sends a message as [`Session::prompt`] does, and returns the events of its turn as a stream that ends with the turn. The
     /// message is on the tape when this returns.
     ///
     /// # Errors
-    /// As [`Session::send`]. Errors of the turn are told by [`TurnStream::answer`].
+    /// As [`Session::send`]. [`TurnStream::answer`] returns errors of the turn.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -78,7 +77,7 @@ impl Session {
     }
 
     /// As [`Session::prompt_streaming`], with a choice of what the message does where the session is busy. Of a message that joins
-    /// a running turn, the stream has the events from the moment on in which the turn reads the message.
+    /// a running turn, the stream has the events from the moment the turn reads the message.
     ///
     /// # Errors
     /// As [`Session::send`].
@@ -110,7 +109,7 @@ impl TurnStream {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The end of the turn, as [`Receipt::wait`] gives it; events that were not read are passed over. Cancel-safe.
+    /// The end of the turn, as from [`Receipt::wait`]; unread events are skipped. Cancel-safe.
     ///
     /// # Errors
     /// As [`Receipt::wait`].
@@ -151,7 +150,7 @@ impl Stream for TurnStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Next>> {
         let this = &mut *self;
         loop {
-            // Asked before the events are looked at: what was published before the end is given before it.
+            // Asked before the events are read: what was published before the end is returned before it.
             let is_over = this.poll_end(cx);
             match Pin::new(&mut this.events).poll_next(cx) {
                 Poll::Pending if is_over => return Poll::Ready(None),

@@ -1,7 +1,7 @@
 //! The results and errors of administrative calls to a supervisor, such as to start, stop or park a child. Values only.
 //!
 //! After `StartFailed`, `Stopped`, `Unkillable`, `ShuttingDown` or `Gone` the call may have changed something: the child did not
-//! reach the state that was asked for, or nobody could tell. After any other error nothing was changed.
+//! reach the requested state, or that is unknown. After any other error nothing was changed.
 //!
 //! Hosts match on these variants. So a change must keep those two sentences true, and must not give a variant a second meaning.
 

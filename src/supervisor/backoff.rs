@@ -1,15 +1,15 @@
-//! How long to wait before a restart: an exponential back-off with jitter.
+//! How long to wait before a restart: an exponential backoff with jitter.
 //!
 //! Nothing here reads a clock: [`Backoff::delay`] is a function of its arguments, and the jitter (the part of a wait that is left
-//! to chance) comes from a seeded stream ([`Chance`]). So the planner, which calls both, gives the same plan for the same seed.
+//! to chance) comes from a seeded stream ([`Chance`]). So the planner, which calls both, makes the same plan for the same seed.
 //!
-//! A change must keep that any setting, also `NaN` or a maximum below the minimum, gives a wait and never a panic: hosts set these
-//! numbers freely.
+//! A change must keep that any setting, also `NaN` or a maximum below the minimum, leads to a wait and never a panic: hosts set
+//! these numbers freely.
 
 use std::time::Duration;
 
 /// How long to wait before a restart: `factor` times as long each time, up to `max`, less a jitter. After a run of at least
-/// `reset_after` the waits begin anew.
+/// `reset_after` the waits start over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// The first wait.
@@ -51,7 +51,7 @@ impl Backoff {
     }
 }
 
-/// A stream of numbers from 0 to 1; the same seed gives the same stream (splitmix64).
+/// A stream of numbers from 0 to 1; the same seed produces the same stream (splitmix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 

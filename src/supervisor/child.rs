@@ -71,7 +71,7 @@ impl Start {
         Start { future: Some(Box::pin(future)), info: None }
     }
 
-    /// There is nothing for the child to do. This is no error: its siblings start, and it is known and not running.
+    /// The child has nothing to do. This is not an error: its siblings start, and it is known and not running.
     #[must_use]
     pub fn ignore() -> Start {
         Start { future: None, info: None }
@@ -140,7 +140,7 @@ impl Behaviour for HostTask {
                 Ok(Err(error)) => ExitReason::Error(chain(error.as_ref())),
                 Err(payload) => ExitReason::Panic(PanicReport::caught(payload.as_ref())),
             };
-            // If the actor was killed, nobody needs the message.
+            // If the actor was killed, the message is not needed.
             let _ = mailbox.send(Finished);
             reason
         });

@@ -1,7 +1,7 @@
 //! The newest crash reports of a runtime: keeps them, numbers them, and throttles how often they are logged.
 //!
 //! The newest [`CRASHES_KEPT`] reports are kept. A report is logged if it is its node's first, second, fourth, eighth and so on,
-//! so that a child that crashes in a loop does not flood the log. After [`THROTTLED_MAX`] different nodes the counts begin anew.
+//! so that a child that crashes in a loop does not flood the log. After [`THROTTLED_MAX`] different nodes the counts are reset.
 //!
 //! A change must never log under the lock: a subscriber of the host may read the crashes.
 

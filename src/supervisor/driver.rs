@@ -4,8 +4,8 @@
 //! the middle of a long shutdown.
 //!
 //! A change must not let the handler wait or decide anything itself. For its parent a supervisor ends only when its actor is
-//! joined and all its tasks have ended: an earlier report would allow second copies of its children. Those who hold a handle may
-//! hear of the end earlier: they are told when the tasks have ended, at the latest [`TASKS_WAIT`] after the end of the actor.
+//! joined and all its tasks have ended: an earlier report would allow second copies of its children. Holders of a handle may
+//! learn of the end earlier: when the tasks have ended, at the latest [`TASKS_WAIT`] after the end of the actor.
 
 use std::{
     collections::HashMap,
@@ -132,8 +132,8 @@ pub(crate) async fn launch(
     Ok(Live { join, ready: Some(is_ready), leftover: Some(leftover), ..live })
 }
 
-/// Tells those who wait for the end of a supervisor that its tokio runtime ended before it did: then it is dropped with that
-/// runtime. Empty once they were told of the end.
+/// Notifies waiters for the end of a supervisor that its tokio runtime ended before it did: then it is dropped with that runtime.
+/// Empty once they were notified.
 struct Lost(Option<Arc<Shared>>);
 
 impl Drop for Lost {
@@ -204,7 +204,7 @@ impl Driver {
     fn leave(&mut self, cx: &mut Context<Msg>) -> Result<(), ExitError> {
         let Some(down) = self.verdict.get() else { return Ok(()) };
         if let Some(ready) = self.ready.take() {
-            // A root's start may have been given up.
+            // A root's start may have been dropped.
             let _ = ready.send(Err(down.reason.clone()));
         }
         match &down.reason {

@@ -18,9 +18,9 @@ use crate::{supervisor::panics::last_location, words::panic_text};
 pub enum ExitReason {
     /// It was done.
     Normal,
-    /// It was asked to stop and did, or it ended by itself with this reason.
+    /// It was asked to stop and did, or it ended on its own with this reason.
     Shutdown(String),
-    /// It was killed: it did not stop in time, it was to be stopped without a wait, or its supervisor was killed.
+    /// It was killed: it did not stop in time, its stop had no wait, or its supervisor was killed.
     Killed,
     /// Its code panicked.
     Panic(PanicReport),

@@ -1,11 +1,11 @@
 //! The handle of a supervisor: every call that others may make to it.
 //!
 //! A handle stays valid over restarts of the supervisor; while there is no supervisor, calls answer [`AdminError::Gone`].
-//! Dropping a call's future does not take the call back, unless it still waits for its permit: then the call was never made.
+//! Dropping a call's future does not undo the call, unless it still waits for its permit: then the call was never made.
 //!
 //! There are three kinds of calls: those that wait for a child to be up, those that wait for a child to be down, and questions.
-//! Each kind has a bound of its own ([`CALLS_WAITING`]), so that children slow to start keep nobody from asking or stopping. A
-//! change must keep that a new call takes a permit of its kind. Those that shut the supervisor down or wait for its end
+//! Each kind has its own bound ([`CALLS_WAITING`]), so that slow starts block neither questions nor stops. A change must keep
+//! that a new call takes a permit of its kind. Those that shut the supervisor down or wait for its end
 //! ([`SupervisorHandle::request_shutdown`], `shutdown`, `ended`) need none.
 
 use std::{fmt, sync::Arc};
@@ -49,8 +49,7 @@ pub(crate) struct Shared {
     /// How the last incarnation ended; `None` while there is one, and before the first.
     pub(crate) down: watch::Sender<Option<Down>>,
     /// The permits of the three kinds of calls: those that wait for a child to be up, those that wait for a child to be down, and
-    /// questions, which are answered at once. Each kind has its own, so that children slow to start keep nobody from asking, or
-    /// from stopping them.
+    /// questions, which are answered at once. Each kind has its own, so that slow starts block neither questions nor stops.
     ups: Semaphore,
     downs: Semaphore,
     questions: Semaphore,
@@ -125,8 +124,8 @@ impl SupervisorHandle {
         self.call(&self.shared.ups, |reply| Msg::Start(Box::new(spec), reply)).await?
     }
 
-    /// Stops a child and returns when it is down; it is not started again by itself. Its spec is kept, unless it is
-    /// temporary or dynamic. Stopping a stopped child is fine.
+    /// Stops a child and returns when it is down; it is not restarted automatically. Its spec is kept, unless it is temporary or
+    /// dynamic. Stopping a stopped child is fine.
     pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<Done, AdminError> {
         self.admin(id.into(), Admin::Terminate).await
     }

@@ -1,8 +1,8 @@
 //! How many restarts are too many: a sliding window over the times of restarts.
 //!
-//! A plain value without a clock: the caller gives times, which must never go back. The caller adds a restart and gets how many are
-//! in the window now; more than `max` are too many, and the caller decides what follows. A change must keep a window small: it
-//! holds at most `max + 1` restarts, or one for each child where different children are counted.
+//! A plain value without a clock: the caller passes times, which must never go back. The caller adds a restart and gets how many
+//! are in the window now; more than `max` are too many, and the caller decides what follows. A change must keep a window small:
+//! it holds at most `max + 1` restarts, or one for each child where different children are counted.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -52,7 +52,7 @@ impl Window {
     /// Adds one restart, and returns how many are in the window now.
     pub(crate) fn add(&mut self, intensity: Intensity, now: Duration) -> u32 {
         self.slide(intensity, now);
-        // More than `max + 1` never changes the answer, so the window does not grow if the caller goes on after exhaustion.
+        // More than `max + 1` never changes the answer, so the window does not grow if the caller continues after exhaustion.
         if self.restarts.len() > intensity.max as usize {
             self.restarts.pop_front();
         }

@@ -83,7 +83,7 @@ pub(crate) struct Words {
     pub(super) restarts_in_window: u64,
 }
 
-/// How a node stands in the tree.
+/// The state of a node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Under a supervisor, or as the root.
@@ -99,7 +99,7 @@ pub(crate) struct Presented {
     pub(crate) phase: &'static str,
     /// The same in a few words; `None` while it does nothing in particular.
     pub(crate) doing: Option<String>,
-    /// The number of what the phase is about, if there is one: the turn.
+    /// The number of the phase's subject, if any: the turn.
     pub(crate) number: Option<u64>,
     pub(crate) waiting: usize,
 }
@@ -147,7 +147,7 @@ impl NodeState {
         self.words().last_exit.as_ref().map(|(reason, _)| reason.clone())
     }
 
-    /// Says what it does now. The time of doing it starts anew, unless the text is the same as before.
+    /// Sets what it does now. The time of doing it restarts, unless the text is the same as before.
     pub fn doing(&self, what: impl Into<String>) {
         self.words().set_doing(Some(what.into()));
     }

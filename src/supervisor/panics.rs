@@ -15,7 +15,7 @@ thread_local! {
 /// From now on crash reports say where a panic happened. Without it their text says `unknown`, and their JSON has no location.
 ///
 /// Sets a panic hook for the whole OS process, which calls the previous hook afterwards, so the printed text stays the same. The
-/// runtime never sets it by itself. Calling this again changes nothing.
+/// runtime never sets it. Calling this again changes nothing.
 ///
 /// ```
 /// tamtam::supervisor::locate_panics();
@@ -26,7 +26,7 @@ pub fn locate_panics() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             let place = panic.location().map(ToString::to_string);
-            // A thread that is being taken down may have given up its locals already; then the place stays unknown.
+            // A thread that is ending may have dropped its locals already; then the place stays unknown.
             let _ = LAST.try_with(|last| last.replace(place));
             before(panic);
         }));

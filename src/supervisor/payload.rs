@@ -127,6 +127,6 @@ mod tests {
         let read = payload.clone();
         payload.put(Number(3));
         assert_eq!((read.get::<Number>().unwrap().0, payload.get::<Number>().unwrap().0), (2, 3));
-        assert!(payload.fields().is_empty(), "what is no object adds no field");
+        assert!(payload.fields().is_empty(), "other JSON than an object adds no field");
     }
 }

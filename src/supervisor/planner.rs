@@ -16,16 +16,7 @@
 //!
 //! Every start and timer gets a generation that is never used twice, and a stop carries the generation of its start; an event
 //! with another generation than its child's is late and changes nothing. Change what a child is or should be only through
-//! [`Planner::edit`], which keeps the sets that `reconcile` reads in step. A child's status changes like this:
-//!
-//! ```text
-//! Stopped ─► Starting ─► Running                          reconcile starts it; it is up
-//! Starting, Running ─► Stopping                           reconcile stops it
-//! Starting, Running, Stopping, Unkillable ─► Stopped      it ended
-//! Starting, Running, Unkillable ─► Backoff ─► Stopped     it crashed and waits for its restart; the wait is over, or cut short
-//! Starting, Running, Stopping ─► Unkillable               it, or a child that it left, did not end; its place stays taken
-//! Stopped ─► Parked ─► Stopped                            too many crashes, or parked by hand; by hand, or its time is over
-//! ```
+//! [`Planner::edit`], which keeps the sets that `reconcile` reads in step.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -77,7 +68,16 @@ enum Phase {
     Gone,
 }
 
-/// The state of one supervisor, see the module.
+/// The state of one supervisor, see the module. A child's status changes like this:
+///
+/// ```text
+/// Stopped ─► Starting ─► Running                          reconcile starts it; it is up
+/// Starting, Running ─► Stopping                           reconcile stops it
+/// Starting, Running, Stopping, Unkillable ─► Stopped      it ended
+/// Starting, Running, Unkillable ─► Backoff ─► Stopped     it crashed and waits for its restart; the wait is over, or cut short
+/// Starting, Running, Stopping ─► Unkillable               it, or a child that it left, did not end; its place stays taken
+/// Stopped ─► Parked ─► Stopped                            too many crashes, or parked by hand; by hand, or its time is over
+/// ```
 pub(crate) struct Planner {
     rules: Rules,
     phase: Phase,
@@ -104,7 +104,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// A supervisor that has not begun. `seed` decides the jitter of its back-off.
+    /// A supervisor that has not begun. `seed` decides the jitter of its backoff.
     pub(crate) fn new(rules: Rules, seed: u64) -> Planner {
         Planner {
             rules,

@@ -1,9 +1,9 @@
 //! The registry: the nodes (actors, supervisors and workers), crash reports and tree events of one runtime, or of one host that
 //! supervises without a runtime. Those who look at the tree read it here.
 //!
-//! A value, never a global: two registries know nothing of each other, even if their nodes have the same ids. A change must keep
-//! that reading it asks no actor and waits for none, so that a stuck actor is seen. Under the lock of the table of nodes, read only
-//! what never changes of a node (id, path, key). For all else copy the list first, because a node has a lock of its own.
+//! A value, never a global: two registries are independent, even if their nodes have the same ids. A change must keep that
+//! reading it asks no actor and waits for none, so that a stuck actor is seen. Under the lock of the table of nodes, read only
+//! what never changes of a node (id, path, key). For all else copy the list first, because a node has its own lock.
 
 use std::{
     collections::BTreeMap,
@@ -81,14 +81,14 @@ impl Registry {
 
     /// A snapshot of the tree: the roots with their children, in the order in which they were made.
     ///
-    /// Each node is consistent in itself. A node stands under the node that it is shown under; if that one is gone, under its
-    /// supervisor or actor; and as a root if that one is gone, too, or if the node would stand below itself.
+    /// Each node is consistent in itself. A node is under the node that it is shown under; if that is gone, under its supervisor
+    /// or actor; and a root if that is gone, too, or if the node would be below itself.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Node> {
         tree::grow(&self.nodes())
     }
 
-    /// The last events of a node, oldest first; at most 32. `None` if there is no such node.
+    /// The last events of a node, oldest first; at most 32. `None` if the node does not exist.
     #[must_use]
     pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
         self.find(id).map(|node| node.trace())
@@ -100,8 +100,8 @@ impl Registry {
         self.shelf.crashes.all()
     }
 
-    /// Watches one node (by its path or its id), or all. For one node, its present state comes first, and at once. If there is no
-    /// such node, one event says so ([`Happening::Unknown`]), and nothing follows.
+    /// Watches one node (by its path or its id), or all. For one node, its present state comes first, and at once. If the node
+    /// does not exist, one event says so ([`Happening::Unknown`]), and nothing follows.
     #[must_use]
     pub fn watch(&self, id: Option<&str>) -> Watch {
         // Listens before it looks, so that nothing is missed between.
@@ -118,7 +118,7 @@ impl Registry {
         self.shelf.nodes().values().cloned().collect()
     }
 
-    /// The node with this path; if there is none, the node with this id, and of several the one that was made first.
+    /// The node with this path; else the oldest node with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<NodeState>> {
         let nodes = self.shelf.nodes();
         let named = nodes.values().filter(|node| node.path() == id || node.id() == id);

@@ -39,11 +39,11 @@ pub enum Decision {
     Park,
     /// The supervisor ends itself.
     Escalate,
-    /// It ended by itself, is not restarted, and stays down.
+    /// It ended on its own, is not restarted, and stays down.
     Ended,
-    /// It was told to stop, and is down.
+    /// It was stopped, and is down.
     Stopped,
-    /// It was started by hand and could not start; the caller was told.
+    /// It was started by hand and could not start; the caller got the error.
     Refused,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Decision {
             Decision::Escalate => f.write_str("its supervisor gave up"),
             Decision::Ended => f.write_str("it stays down"),
             Decision::Stopped => f.write_str("stopped as ordered"),
-            Decision::Refused => f.write_str("its starter was told"),
+            Decision::Refused => f.write_str("its starter got the error"),
         }
     }
 }

@@ -6,8 +6,9 @@
 //! actor reads this; if nothing was written, the actor was killed, or its tokio runtime ended. While `handle` runs, a stop waits
 //! for it, and a kill drops it at its next await.
 //!
-//! ractor runs every actor in a span of its own, `Actor`, which names a number that nobody else knows. The shell runs the behaviour in
-//! a span that has no parent and names the actor's node, so that no line of ours, and none of a host's child, stands under ractor's.
+//! ractor runs every actor in its own span, `Actor`, which names a number that means nothing elsewhere. The shell runs the
+//! behaviour in a span that has no parent and names the actor's node, so that no line of ours or of a host's child is under
+//! ractor's.
 //!
 //! A change must keep this. Nothing of ractor leaves this file, which holds the only `impl ractor::Actor`. Supervision events of
 //! ractor stay ignored: by default a child's end would stop its parent. The link to the parent stays, because it ends the
@@ -39,7 +40,7 @@ use crate::supervisor::{
 /// The behaviour of an actor: what it does, without how it is run.
 ///
 /// A handler must not await a model, a tool, a person or a slow disk: it is one step. `Err` and a panic end the actor;
-/// a failure that a caller can be told is an answer and not an `Err`.
+/// a failure that a caller can handle is an answer and not an `Err`.
 pub(crate) trait Behaviour: Send + 'static {
     /// The type of its messages.
     type Msg: Send + 'static;
@@ -64,7 +65,7 @@ pub(crate) trait Behaviour: Send + 'static {
         async {}
     }
 
-    /// A word for a message, for the node and for crash reports.
+    /// The name of a message, for the node and for crash reports.
     fn describe(msg: &Self::Msg) -> &'static str {
         let _ = msg;
         "message"
@@ -88,9 +89,9 @@ pub(crate) trait Behaviour: Send + 'static {
 pub(crate) enum Init {
     /// It runs.
     Run,
-    /// It runs, and has a word for its starter.
+    /// It runs, and has a reply for its starter.
     RunWith(Arc<str>),
-    /// There is nothing for it to do; this is no error.
+    /// It has nothing to do; this is not an error.
     Ignore,
 }
 
@@ -199,7 +200,7 @@ impl<M: Send + 'static> Context<M> {
         self.leaving = Some(reason);
     }
 
-    /// Unlinks the actor from its supervisor, which is then not told of its end.
+    /// Unlinks the actor from its supervisor, which then does not learn of its end.
     #[cfg(test)]
     pub(crate) fn unlink(&self) {
         if let Some(supervisor) = self.actor.try_get_supervisor() {
@@ -265,7 +266,7 @@ pub(crate) struct Live {
     pub(crate) leftover: Option<oneshot::Receiver<Vec<String>>>,
 }
 
-/// Why there is no actor after a start.
+/// Why a start made no actor.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
     Ignored,

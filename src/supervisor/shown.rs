@@ -1,9 +1,9 @@
 //! The guards that keep a node in the tree that operators see: `Shown` for supervisors and their children, [`WorkerNode`] for
 //! workers (tasks of an actor). A node is in the tree until its guard is dropped.
 //!
-//! A change must keep the guard with the owner of the thing that is shown: a supervisor holds the guards of its children's places,
-//! the task that joins a root holds the root's, a worker's task holds the worker's. Otherwise the tree shows what is gone, or hides
-//! what is there.
+//! A change must keep the guard with the owner of the shown thing: a supervisor holds the guards of its children's places, the
+//! task that joins a root holds the root's, a worker's task holds the worker's. Otherwise the tree shows what is gone, or hides
+//! what exists.
 
 use std::sync::Arc;
 

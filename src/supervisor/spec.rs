@@ -1,7 +1,7 @@
 //! The spec of a supervisor: its children, and the rules by which it restarts and stops them.
 //!
-//! Everything here is a value: a spec is checked, kept, read again for each incarnation (each start) of the supervisor, and never
-//! runs by itself. Most words are OTP's and most defaults Elixir's, and hosts rely on both; parking, back-off and the group budget
+//! Everything here is a value: a spec is checked, kept, read again for each incarnation (each start) of the supervisor, and
+//! starts nothing. Most words are OTP's and most defaults Elixir's, and hosts rely on both; parking, backoff and the group budget
 //! are our own.
 //!
 //! A change must keep this: of all settings, the planner (the part of a supervisor that decides) reads `Rules` and `Policy` only.
@@ -39,13 +39,13 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) kind: Kind,
-    /// The restart budget of the supervisor; under [`OnExhausted::Park`] the budget of each child that has none of its own.
+    /// The restart budget of the supervisor; under [`OnExhausted::Park`] the budget of each child without its own.
     pub(crate) intensity: Intensity,
     pub(crate) on_exhausted: OnExhausted,
     /// Under [`OnExhausted::Park`]: if more different children than this restart, the cause is a common one, and the supervisor
     /// ends.
     pub(crate) group: Option<Intensity>,
-    /// Under [`OnExhausted::Park`]: after this time a child that was parked after crashes starts again by itself.
+    /// Under [`OnExhausted::Park`]: after this time a child that was parked after crashes starts again.
     pub(crate) park_for: Option<Duration>,
     pub(crate) auto_shutdown: AutoShutdown,
     pub(crate) backoff: Option<Backoff>,
@@ -85,8 +85,8 @@ impl SupervisorSpec {
         SupervisorSpec { id, rules, children: Vec::new() }
     }
 
-    /// How many restarts are allowed; 3 in 5 s by default. Under [`OnExhausted::Park`] this is the budget of each child that has
-    /// none of its own ([`ChildSpec::intensity`]).
+    /// How many restarts are allowed; 3 in 5 s by default. Under [`OnExhausted::Park`] this is the budget of each child without
+    /// its own ([`ChildSpec::intensity`]).
     #[must_use]
     pub fn intensity(mut self, intensity: Intensity) -> SupervisorSpec {
         self.rules.intensity = intensity;
@@ -108,15 +108,15 @@ impl SupervisorSpec {
         self
     }
 
-    /// Under [`OnExhausted::Park`]: a child that was parked after crashes starts again by itself after this long, with its
-    /// crashes forgotten. A child that was parked by hand does not. Off by default: a parked child waits until it is unparked.
+    /// Under [`OnExhausted::Park`]: a child that was parked after crashes starts again after this long, with its crashes
+    /// forgotten. A child that was parked by hand does not. Off by default: a parked child waits until it is unparked.
     #[must_use]
     pub fn park_for(mut self, park_for: Duration) -> SupervisorSpec {
         self.rules.park_for = Some(park_for);
         self
     }
 
-    /// The wait before each restart after a crash, for children without a setting of their own; no wait by default.
+    /// The wait before each restart after a crash, for children without their own setting; no wait by default.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> SupervisorSpec {
         self.rules.backoff = Some(backoff);

@@ -1,7 +1,7 @@
 //! The status of a node (an actor, supervisor or worker in the tree) in its life cycle, and how fresh a reading of a node is.
 //!
 //! The planner of a supervisor (the part that decides) keeps a status for each child, and the supervisor writes it on the child's
-//! node. Beside that, a supervisor (nested or a root) sets on its own node that it runs and that it has ended; a root's node is
+//! node. Besides that, a supervisor (nested or a root) sets on its own node that it runs and that it has ended; a root's node is
 //! made as starting, a worker's as running. The words are JSON and text that hosts read: a change must not rename one. JSON says
 //! `backoff` and text says `back-off`; both must stay.
 
@@ -33,7 +33,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The status as a word.
+    /// The status as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

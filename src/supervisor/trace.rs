@@ -2,7 +2,7 @@
 //! handle (for a session: the pieces of its work) and the changes of its status and phase.
 //!
 //! A node keeps its newest [`EVENTS_KEPT`] events, in a ring in `node_state.rs`. By default they are kinds and numbers only, so
-//! that they can be shown to anybody.
+//! that they can be shown to anyone.
 //!
 //! A change must keep this: content of a conversation is in the ring only while an operator traces the node in full
 //! (`Operator::trace_in_full`), cut to [`DETAIL_CHARS_MAX`], and is removed when that is turned off (`node_state.rs` sees to it).

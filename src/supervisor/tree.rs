@@ -155,8 +155,8 @@ impl Node {
     }
 }
 
-/// Builds the tree. A node stands under the node that it is shown under, or, where that one is missing, under its owner. A node
-/// becomes a root if its owner is missing too, or if it would be below itself.
+/// Builds the tree. A node is under the node that it is shown under, or, if that is missing, under its owner. A node becomes a
+/// root if its owner is missing too, or if it would be below itself.
 ///
 /// `nodes` are in the order of their keys, and so are the roots and the children of each node.
 pub(crate) fn grow(nodes: &[Arc<NodeState>]) -> Vec<Node> {

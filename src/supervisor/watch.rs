@@ -2,11 +2,11 @@
 //! operators pulled.
 //!
 //! Each runtime has one bounded queue: a watcher that is too slow loses the oldest events and can ask how many ([`Watch::lost`]).
-//! So nothing may depend on seeing each event; the tree shows the state at any time. A watch gives no event after the end of
-//! a root of the tree.
+//! So nothing may depend on seeing each event; the tree shows the state at any time. A watch yields no event after the end of a
+//! root of the tree.
 //!
-//! A change must keep this: telling never waits for a watcher, because supervisors do it, and costs next to nothing while nobody
-//! watches. [`TreeEvent`] and [`Happening`] are JSON that hosts read: no field or word may be renamed or dropped.
+//! A change must keep this: sending never waits for a watcher, because supervisors do it, and costs next to nothing without
+//! watchers. [`TreeEvent`] and [`Happening`] are JSON that hosts read: no field or word may be renamed or dropped.
 
 use std::{
     collections::VecDeque,
@@ -36,7 +36,7 @@ const EVENTS_WAITING: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TreeEvent {
-    /// The number of the event. Counts up over the whole tree, also while nobody watches. The first event of a watch of one node
+    /// The number of the event. Counts up over the whole tree, also without watchers. The first event of a watch of one node
     /// (`Seen` or `Unknown`) is made for that watch, and has the number of the newest event at that moment.
     pub number: u64,
     /// When.
@@ -48,7 +48,7 @@ pub struct TreeEvent {
     pub what: Happening,
 }
 
-/// What happened to a node, or how it stands as a watch begins.
+/// What happened to a node, or its state as a watch begins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "happened", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -63,7 +63,7 @@ pub enum Happening {
         #[serde(skip_serializing_if = "Option::is_none")]
         last_exit: Option<ExitReason>,
     },
-    /// There is no such node, so nothing will happen to it.
+    /// The node does not exist, so nothing will happen to it.
     Unknown {},
     /// An incarnation is up.
     Started {
@@ -87,12 +87,12 @@ pub enum Happening {
     /// It did not end although it was killed or its start was cancelled, or it left children that did not end. Its place stays
     /// taken until they have ended.
     Unkillable {},
-    /// Workers of it did not end in their time; it goes on without them.
+    /// Workers of it did not end in their time; it continues without them.
     WorkersLeft {
         /// How many.
         count: usize,
     },
-    /// It is gone for good: its supervisor has forgotten it.
+    /// It is gone permanently: its supervisor has forgotten it.
     Removed {},
     /// It was a supervisor, and has ended.
     Down {
@@ -198,14 +198,14 @@ impl Watch {
         self
     }
 
-    /// Reports that there is no such node, and ends.
+    /// Reports that the node does not exist, and ends.
     pub(crate) fn of_nobody(mut self, id: &str) -> Watch {
         self.events = None;
         self.after((id.into(), Happening::Unknown {}))
     }
 
     /// Waits for the next event. The end of a root is the last one, also for a watch of another node. `None` when none can come:
-    /// the tree is gone, or there was no such node. Dropping the future loses nothing.
+    /// the tree is gone, or the node did not exist. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<TreeEvent> {
         if let Some(first) = self.first.pop_front() {
             return Some(first);

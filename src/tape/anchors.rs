@@ -28,9 +28,9 @@ pub struct Anchor {
 pub struct ReadTo {
     /// The anchor that was read from: the newest that begins at or before the entry.
     pub anchor: Anchor,
-    /// From the anchor's first entry through the one that was asked for.
+    /// From the anchor's first entry through the requested one.
     pub entries: Vec<Entry>,
-    /// Whether the last of these entries ends an append. If not, the session never stood there: an append is decided, and read back
-    /// after a crash, whole or not at all.
+    /// Whether the last of these entries ends an append. If not, the session never had this state: an append is decided, and read
+    /// back after a crash, whole or not at all.
     pub ends_append: bool,
 }

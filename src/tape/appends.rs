@@ -1,9 +1,9 @@
 //! Reading a tape back by appends. An append is the entries that one decision wrote together; here it also has its file and line.
 //! Replay, export and recorded tests read whole tapes this way, because they need the borders of appends. [`read_range`] reads a
-//! range of entries. An anchor is a point from which a tape can be read without the entries before it; each has a file of its own.
+//! range of entries. An anchor is a point from which a tape can be read without the entries before it; each has its own file.
 //!
-//! Every line of the files that are read is checked, and so is that each file goes on from the one before. A whole tape is read
-//! from entry 1; of a fork, that includes the tapes that it goes on from. [`read_range`] reads only the session's own files, from
+//! Every line of the files that are read is checked, and that each file continues its predecessor. A whole tape is read from
+//! entry 1; of a fork, that includes the tapes that it continues from. [`read_range`] reads only the session's own files, from
 //! the newest anchor at or before its first entry.
 //!
 //! A change must keep: an [`Append`] always has all its entries (a range may begin or end inside one); no lock is taken and nothing
@@ -37,24 +37,24 @@ pub struct Append {
 /// forked, and (once decoded) not a tail that is being written.
 #[derive(Clone, Debug)]
 pub(crate) struct TapeFile {
-    /// The session that wrote it: the tape's own, or one that it goes on from.
+    /// The session that wrote it: the tape's own, or one that it continues from.
     pub(crate) session: SessionId,
     pub(crate) anchor: String,
     pub(crate) path: PathBuf,
-    /// The line of `path` where `bytes` begin, from 1. Not 1 in a recorded test, where the tape stands behind a header.
+    /// The line of `path` where `bytes` begin, from 1. Not 1 in a recorded test, where the tape follows a header.
     pub(crate) line: usize,
-    /// Whether a writer may be writing at its end: then a torn tail is no damage.
+    /// Whether a writer may be writing at its end: then a torn tail is not damage.
     pub(crate) live: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Store {
-    /// All entries of a session by appends, of all anchors; of a fork, also those of the tapes that it goes on from.
+    /// All entries of a session by appends, of all anchors; of a fork, also those of the tapes that it continues from.
     ///
     /// # Errors
     ///
-    /// [`TapeError::Missing`]; [`TapeError::Damaged`] where a line in between is bad; [`TapeError::Newer`];
-    /// [`TapeError::TooDeep`] where a fork goes on from too many forks; [`TapeError::Io`].
+    /// [`TapeError::Missing`]; [`TapeError::Damaged`] if a line in between is bad; [`TapeError::Newer`]; [`TapeError::TooDeep`] if
+    /// a fork continues from too many forks; [`TapeError::Io`].
     pub fn appends(&self, session: &SessionId) -> Result<Vec<Append>, TapeError> {
         self.tape_files(session).map(|(_, appends)| appends)
     }
@@ -101,8 +101,8 @@ impl TapeFile {
         let (anchor, is_newest) = (folders[n].clone(), n + 1 == folders.len());
         let path = layout.entries(session, &anchor);
         let bytes = if through == END { whole_file(&path)? } else { bytes_through(&path, through)? };
-        // A bad line at the end of the bytes that were asked for is damage if the file goes on behind it. A line without an end is
-        // the last one.
+        // A bad line at the end of the requested bytes is damage if the file continues after it. A line without an end is the
+        // last one.
         let is_all = |file: std::fs::Metadata| file.len() == bytes.len() as u64;
         let live = is_newest && (through == END || !bytes.ends_with(b"\n") || path.metadata().is_ok_and(is_all));
         Ok(TapeFile { session: session.clone(), anchor, path, line: 1, live, bytes })
@@ -142,7 +142,7 @@ fn read_range_once(layout: &Layout, session: &SessionId, from: Seq, through: Seq
     Ok(entries.filter(|entry| (from..=through).contains(&entry.seq)).collect())
 }
 
-/// The appends in the files of one whole tape, from entry 1 on. Checks every line, and that each file goes on from the one before.
+/// The appends in the files of one whole tape, from entry 1 on. Checks every line, and that each file continues its predecessor.
 /// Cuts a torn tail of a live file off the file's `bytes`.
 pub(crate) fn decode_files(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
     let appends = decode_parts(files)?;
@@ -165,7 +165,7 @@ fn decode_parts(files: &mut [TapeFile]) -> Result<Vec<Append>, TapeError> {
         };
         let read = decode_file(path, session, anchor, bytes)?;
         if let Some(last) = last.as_ref().filter(|last| !read.goes_on_from(last)) {
-            return Err(damaged(0, "the anchor does not go on from the one before".to_owned(), last.seq));
+            return Err(damaged(0, "the anchor does not continue the one before".to_owned(), last.seq));
         }
         match read.rest {
             Rest::Nothing => {}
@@ -204,7 +204,7 @@ mod tests {
         Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: "note".into(), data }
     }
 
-    /// A disk that is slow just now may leave it for later.
+    /// A disk that is slow at the moment may leave it for later.
     fn taken(store: &Store, appended: Appended) {
         assert!(!matches!(appended, Appended::Now(Err(_))), "{appended:?}");
         assert!(store.settle(std::time::Duration::from_secs(60)));
@@ -231,7 +231,7 @@ mod tests {
         let all: Vec<_> = appends.iter().flat_map(|append| append.entries.clone()).collect();
         assert_eq!(all, store.read(&id, Seq::ZERO).unwrap());
 
-        // A tail that is not whole is what a writer writes just now; a file that is gone is not.
+        // An unfinished tail is what a writer is writing; a missing file is not.
         let newest = &appends[4].file;
         let mut bytes = std::fs::read(newest).unwrap();
         bytes.truncate(bytes.len() - 10);

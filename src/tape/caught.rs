@@ -1,7 +1,7 @@
 //! [`Caught`]: an engine whose panics are answers. A panic in a method of the engine is a [`TapeError::Engine`] that names the method
 //! and has the panic's words, so no caller takes it for the end of the runtime.
 //!
-//! A change must keep that the writer is not caught: nobody knows what an append that panicked has left on the tape, so the session
+//! A change must keep that the writer is not caught: what an append that panicked has left on the tape is unknown, so the session
 //! crashes, and its next incarnation reads the tape.
 
 use std::{

@@ -1,28 +1,18 @@
 //! The shared commit log of a store in [`Durability::Power`](crate::tape::Durability): the appends of many sessions made
 //! durable with one sync.
 //!
-//! ```text
-//! {"tamtam_commit_log":1,"epoch":"0193…"}
-//! {"session":"a","anchor":"001_session-start","at":4711,"bytes":312}
-//! <312 bytes of lines><16 hex digits>
-//! {"session":"b","anchor":"001_session-start","at":0,"bytes":0,"withdrawn":true}
-//! <16 hex digits>
-//! {"session":"a","anchor":"","at":0,"bytes":0,"withdrawn":true,"past":true}
-//! <16 hex digits>
-//! ```
-//!
-//! A record says which bytes stand where in which file; or that an append did not get into its file (`withdrawn`); or that all
-//! earlier records of a session are void (`past`): its files are synced, and others may have written them since. The digits chain
-//! from the epoch over every record, so the remains of an earlier use of the file are not taken for records of this one.
-//! The file is made full of zeros, so that a sync has no new blocks to note down and cannot run out of room.
+//! A record says which bytes are at which place of which file; or that an append did not get into its file (`withdrawn`); or that
+//! all earlier records of a session are void (`past`): its files are synced, and others may have written them since. The digits
+//! chain from the epoch over every record, so the remains of an earlier use of the file are not taken for records of this one. The
+//! file is made full of zeros, so that a sync has no new blocks to note down and cannot run out of room.
 //!
 //! After a power cut, a replay restores every acknowledged append of the log; replaying twice changes nothing. (An append that is
-//! too large for the log is synced in its session file instead.) An append that was answered with an error may be there after all:
-//! its `withdrawn` record is synced with the next group only. A change must keep this order:
-//! records synced → session files written → acknowledged; session files synced → log begun again; `past` synced → bytes written
-//! that the log does not have (a large append, lines of another owner), else a replay would overwrite them. After a failed sync,
-//! never trust the next sync of the same bytes: make the log anew, and write a session file again from the log first.
-//! The records are a stored format. The log is used on threads that may wait for the disk, never on async ones.
+//! too large for the log is synced in its session file instead.) An append that was answered with an error may still be replayed:
+//! its `withdrawn` record is synced with the next group only. A change must keep this order: records synced → session files written
+//! → acknowledged; session files synced → log begun again; `past` synced → bytes written that the log does not have (a large
+//! append, lines of another owner), else a replay would overwrite them. After a failed sync, never trust the next sync of the same
+//! bytes: replace the log, and write a session file again from the log first. The records are a stored format. The log is used on
+//! threads that may wait for the disk, never on async ones.
 
 mod replay;
 
@@ -46,7 +36,17 @@ use crate::words::ids::SessionId;
 pub(super) use replay::{Replayed, replay};
 use replay::{by_session, replay_file};
 
-/// One record: a number of bytes stand at one place of one file; or earlier records are void (see the fields). Stored format.
+/// One record: some bytes are at one place of one file; or earlier records are void (see the fields). Stored format. A log:
+///
+/// ```text
+/// {"tamtam_commit_log":1,"epoch":"0193…"}
+/// {"session":"a","anchor":"001_session-start","at":4711,"bytes":312}
+/// <312 bytes of lines><16 hex digits>
+/// {"session":"b","anchor":"001_session-start","at":0,"bytes":0,"withdrawn":true}
+/// <16 hex digits>
+/// {"session":"a","anchor":"","at":0,"bytes":0,"withdrawn":true,"past":true}
+/// <16 hex digits>
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Record {
     session: SessionId,
@@ -87,7 +87,7 @@ pub(super) struct CommitLog {
     dirty: BTreeMap<PathBuf, Dirty>,
     /// The sessions of which a replay would find records.
     known: BTreeSet<SessionId>,
-    /// A write or sync of the log failed: the log must be made anew before it takes more records.
+    /// A write or sync of the log failed: the log must be replaced before it takes more records.
     broken: bool,
 }
 
@@ -137,7 +137,7 @@ impl CommitLog {
         })
     }
 
-    /// Makes room for that many records and bytes: begins a full log again, and makes a broken one anew.
+    /// Makes room for that many records and bytes: begins a full log again, and replaces a broken one.
     pub(super) fn make_room(
         &mut self,
         disk: &dyn Disk,
@@ -155,12 +155,12 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Whether records of so many bytes fit behind those that are there.
+    /// Whether records of so many bytes fit after the existing ones.
     fn has_room(&self, bytes: usize, records: usize) -> bool {
         self.at + (bytes + (records + 1) * RECORD_OVERHEAD_MAX) as u64 <= self.capacity
     }
 
-    /// An empty group that goes on from the last record; with the header where the log begins.
+    /// An empty group that continues from the last record; with the header if the log begins.
     pub(super) fn group(&mut self) -> Group {
         let sessions = BTreeSet::new();
         if self.at > 0 {
@@ -253,15 +253,15 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Puts a new log in the place of this one, so that no bytes of earlier appends are left in it.
+    /// Replaces this log by a new one, so that no bytes of earlier appends are left in it.
     pub(super) fn make_anew(&mut self, disk: &dyn Disk, layout: &Layout) -> Result<(), TapeError> {
         self.cut(disk, layout)?;
         *self = CommitLog::make(disk, self.path.clone(), self.capacity)?;
         Ok(())
     }
 
-    /// Syncs these files. A file whose sync fails stays dirty, and the others are synced all the same. If bytes must be written
-    /// again first and that fails, no file is synced. A deleted file needs no sync.
+    /// Syncs these files. A file whose sync fails stays dirty, and the others are still synced. If bytes must be written again
+    /// first and that fails, no file is synced. A deleted file needs no sync.
     fn settle_files(&mut self, disk: &dyn Disk, layout: &Layout, paths: Vec<PathBuf>) -> Result<(), TapeError> {
         if paths.iter().any(|path| self.dirty.get(path).is_some_and(|dirty| dirty.unsure)) {
             self.write_again(disk, layout, &paths)?;
@@ -307,7 +307,7 @@ impl Record {
 }
 
 impl Group {
-    /// Adds a record: `bytes` stand at the offset `at` of this anchor's file.
+    /// Adds a record: `bytes` are at the offset `at` of this anchor's file.
     pub(super) fn push(&mut self, session: &SessionId, anchor: &str, at: u64, bytes: &[u8]) {
         self.push_record(&Record { bytes: bytes.len(), ..Record::new(session, anchor, at) }, bytes);
         self.sessions.insert(session.clone());

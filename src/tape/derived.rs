@@ -1,11 +1,11 @@
 //! [`TapeStoreExt`]: the operations of a store that are the same over every engine (whole tapes, forks, deletion, lists, and marks
 //! by their names), made of the fourteen methods of [`TapeStore`].
 //!
-//! A change must add no method that an engine has to implement, and must not depend on one engine, because hosts bring their own.
-//! Each method that reads entries must refuse a hidden session: one that was deleted and is kept for its forks
-//! ([`whole::must_be_shown`]). Every method may block, with two exceptions:
-//! [`TapeStoreExt::mark_open`] and [`TapeStoreExt::mark_closed`] of a session that is open through this value, and the three
-//! paths at the end, which only make names.
+//! A change must add no method that engines must implement, and must not depend on one engine, because hosts bring their own. Each
+//! method that reads entries must refuse a hidden session: one that was deleted and is kept for its forks
+//! ([`whole::must_be_shown`]). Every method may block, with two exceptions: [`TapeStoreExt::mark_open`] and
+//! [`TapeStoreExt::mark_closed`] of a session that is open through this value, and the three paths at the end, which only make
+//! names.
 
 use std::path::PathBuf;
 
@@ -18,31 +18,31 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// The operations that hosts call on a store of tapes, over any engine. Every [`TapeStore`] has them.
 ///
 /// The methods may block (over files: on the disk), unless they say otherwise. Each can fail with any error of the engine, besides
-/// the errors named at the method. Methods that read, fork or delete a session fail with [`TapeError::Missing`] where there is no
-/// such session, or where it was deleted and is kept for its forks.
+/// the errors named at the method. Methods that read, fork or delete a session fail with [`TapeError::Missing`] if the session
+/// does not exist, or was deleted and is kept for its forks.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStoreExt: TapeStore {
-    /// Makes a session with an empty tape, and claims it. `notify` is told of the appends that are answered `Later`.
+    /// Makes a session with an empty tape, and claims it. `notify` is called for the appends that are answered `Later`.
     /// [`TapeError::Exists`].
     fn create(&self, session: &SessionId, notify: Notify) -> Result<Box<dyn TapeWriter>, TapeError> {
         self.begin(session, None, notify)
     }
 
-    /// Claims a session and reads its tape from the newest anchor on, also if that anchor is on the tape of a session that it goes
-    /// on from. Cuts off a torn tail and sets it aside. Waits until a writer of this value that was just dropped is written out.
-    /// [`TapeError::Claimed`]. A damaged tape is not an error, see [`LoadedTape::read_only`].
+    /// Claims a session and reads its tape from the newest anchor on, also if that anchor is on the tape of a session that it
+    /// continues from. Cuts off a torn tail and sets it aside. Waits until a writer of this value that was just dropped is
+    /// written out. [`TapeError::Claimed`]. A damaged tape is not an error, see [`LoadedTape::read_only`].
     fn load(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
         whole::load(self, session, notify)
     }
 
-    /// The entries after `after`, of all anchors. May run beside a writer; its last append is there whole or not at all.
-    /// [`TapeError::Damaged`] where an entry is bad.
+    /// The entries after `after`, of all anchors. May run alongside a writer; its last append is read whole or not at all.
+    /// [`TapeError::Damaged`] if an entry is bad.
     fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::range(self, session, after.next(), whole::END)
     }
 
-    /// The tape as it was at the entry `seq`: what loading the session would have read then. [`TapeError::NoEntry`] where the tape
+    /// The tape as it was at the entry `seq`: what loading the session would have read then. [`TapeError::NoEntry`] if the tape
     /// does not reach `seq`, and for 0; [`TapeError::Damaged`].
     fn read_to(&self, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
         whole::must_be_shown(self, session)?;
@@ -95,17 +95,17 @@ pub trait TapeStoreExt: TapeStore {
         Ok(all)
     }
 
-    /// Makes the session `session`, which goes on from the entry `at` of `parent`. Without `at` it goes on from the parent's last
-    /// sound append, which rescues a damaged session. The fork is not open afterwards; [`TapeStoreExt::load`] opens it.
+    /// Makes the session `session`, which continues from the entry `at` of `parent`. Without `at` it continues from the parent's
+    /// last sound append, which rescues a damaged session. The fork is not open afterwards; [`TapeStoreExt::load`] opens it.
     ///
-    /// With `at`, it costs the same however long the parent is: nothing is copied. The parent may be written meanwhile, by anybody.
-    /// From then on, deleting the parent only hides it, until the fork is gone. The fork begins with the entry `at` + 1, of the
-    /// kind `forked`, which names its origin. If `at` is from before `parent` itself was forked, the origin is the session that
-    /// `parent` goes on from.
+    /// With `at`, the cost does not depend on the parent's length: nothing is copied. The parent may be written meanwhile, by any
+    /// writer. From then on, deleting the parent only hides it, until the fork is gone. The fork begins with the entry `at` + 1,
+    /// of the kind `forked`, which names its origin. If `at` is from before `parent` itself was forked, the origin is the session
+    /// that `parent` continues from.
     ///
     /// [`TapeError::NoEntry`]; [`TapeError::InsideAppend`]; [`TapeError::TooDeep`]; [`TapeError::Exists`];
-    /// [`TapeError::Damaged`] where the entry does not fit the one before it, or nothing is sound. No session was made then.
-    /// [`TapeError::Busy`] where the first append was not taken, or not acknowledged within 30 s: then the fork may still appear.
+    /// [`TapeError::Damaged`] if the entry does not fit the one before it, or nothing is sound. No session was made then.
+    /// [`TapeError::Busy`] if the first append was not taken, or not acknowledged within 30 s: then the fork may still appear.
     fn fork(
         &self,
         parent: &SessionId,
@@ -117,32 +117,33 @@ pub trait TapeStoreExt: TapeStore {
         fork::fork(self, parent, at, session, time)
     }
 
-    /// The origin of a fork; `None` where the session is no fork.
+    /// The origin of a fork; `None` if the session is not a fork.
     fn forked_from(&self, session: &SessionId) -> Result<Option<Forked>, TapeError> {
         whole::must_be_shown(self, session)?;
         Ok(self.summary(session)?.from)
     }
 
-    /// The sessions that go on from this one, or are being made to.
+    /// The sessions that continue from this one, including those being made.
     fn forks_of(&self, session: &SessionId) -> Result<Vec<SessionId>, TapeError> {
         fork::forks_of(self, session)
     }
 
-    /// Whether the tape of `session` has the entry `seq` of `other`: `session` is `other`, or goes on from it at or behind `seq`.
+    /// Whether the tape of `session` has the entry `seq` of `other`: `session` is `other`, or continues from it at or after
+    /// `seq`.
     fn has_entry_of(&self, session: &SessionId, other: &SessionId, seq: Seq) -> Result<bool, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::has_entry_of(self, session, other, seq)
     }
 
-    /// Deletes a session and its marks; hides it while forks go on from it. If it was the last fork of a hidden session, that one
-    /// goes too. [`TapeError::Unfinished`] while a turn of it is open; [`TapeError::Claimed`] while somebody has it open. After a
-    /// crash half-way, the session is there as before, hidden, or gone.
+    /// Deletes a session and its marks; hides it while forks depend on it. If it was the last fork of a hidden session, that
+    /// session goes too. [`TapeError::Unfinished`] while a turn of it is open; [`TapeError::Claimed`] while it is open. After a
+    /// crash half-way, the session is unchanged, hidden, or gone.
     fn delete(&self, session: &SessionId) -> Result<Deleted, TapeError> {
         remove::delete(self, session, None, &[Mark::Open])
     }
 
-    /// Deletes a session as [`TapeStoreExt::delete`] does, also in the middle of a turn: for one that nobody will go on with, such
-    /// as a parked one.
+    /// Deletes a session as [`TapeStoreExt::delete`] does, also in the middle of a turn: for a session that will not be
+    /// continued, such as a parked one.
     fn delete_given_up(&self, session: &SessionId) -> Result<Deleted, TapeError> {
         remove::delete(self, session, None, &[])
     }
@@ -152,8 +153,8 @@ pub trait TapeStoreExt: TapeStore {
         remove::delete(self, session, Some(last), &[Mark::Open])
     }
 
-    /// Deletes a session only if `last` is still its last entry, it is neither parked nor protected, and no fork goes on from it.
-    /// Says whether it did. [`TapeError::Unfinished`] while a turn of it is open.
+    /// Deletes a session only if `last` is still its last entry, it is neither parked nor protected, and no fork continues from
+    /// it. Returns whether it did. [`TapeError::Unfinished`] while a turn of it is open.
     fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
         remove::delete_unused(self, session, last)
     }
@@ -208,13 +209,13 @@ pub trait TapeStoreExt: TapeStore {
         self.marks(Mark::Protected, None).map(names)
     }
 
-    /// The sessions that somebody has open, through this value or from elsewhere, sorted; with those of which it cannot be told.
+    /// The sessions that are open, through this value or elsewhere, sorted; with those for which that is unknown.
     fn claimed_sessions(&self) -> Result<Vec<SessionId>, TapeError> {
         self.marks(Mark::Claimed, None).map(names)
     }
 
-    /// The folder for a session's large outputs; `None` where the engine has no folder for files beside its tapes. It may be
-    /// missing: the first output that is written makes it, with mode 0700.
+    /// The folder for a session's large outputs; `None` if the engine has no folder for files next to its tapes. It may be missing:
+    /// the first output that is written makes it, with mode 0700.
     fn spill_path(&self, session: &SessionId) -> Option<PathBuf> {
         self.folder(Some(session)).map(|folder| folder.join("spill"))
     }

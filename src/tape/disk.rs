@@ -1,10 +1,10 @@
 //! The write path's file operations: the newest file of each tape, the bound on open files, the right of a caller to write in place
 //! ([`OpenFiles::in_place`]), and the [`Disk`] under all of them.
 //!
-//! Before each write to an existing file, its length is compared with what this store wrote. A file that somebody else made longer
-//! or shorter, or deleted, is not written; a change that keeps the length is not noticed here. After a failed write, the file is
-//! cut back to its last good byte, at once or before the next write. A new anchor appears with its first lines or not at all (a
-//! draft folder, renamed).
+//! Before each write to an existing file, its length is compared with what this store wrote. A file that others made longer or
+//! shorter, or deleted, is not written; a change that keeps the length is not noticed here. After a failed write, the file is cut
+//! back to its last good byte, at once or before the next write. A new anchor appears with its first lines or not at all (a draft
+//! folder, renamed).
 //!
 //! A change must keep: the bytes of all appends go through [`Disk`], where tests put a slow or failing disk; `length` moves on
 //! only after a write (and its sync, where one was asked for) that succeeded. A writer holds its own `Log::file` when it locks
@@ -36,7 +36,7 @@ const CALM: Duration = Duration::from_micros(200);
 
 /// A disk that may be slow and may refuse.
 pub(super) trait Disk: Send + Sync {
-    /// Opens a file that is there.
+    /// Opens an existing file.
     fn open(&self, path: &Path) -> io::Result<File>;
     /// Opens a file, and makes it where it is missing.
     fn make(&self, path: &Path) -> io::Result<File>;
@@ -95,7 +95,7 @@ impl Disk for RealDisk {
 }
 
 /// Whether this process may make a file that long (`ulimit -f`). The system does not refuse a write past the limit: it kills the
-/// process, unless the host ignores that signal. So the limit is looked at before each write; it may change at run time.
+/// process, unless the host ignores that signal. So the limit is checked before each write; it may change at run time.
 pub(super) fn within_limit(length: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| length > limit) {
@@ -229,8 +229,8 @@ impl OpenFiles {
     }
 
     /// The right to touch the disk in place, for as long as the guard is held. `None` leaves the work to the I/O thread: one of the
-    /// last eight writes was slow, a write of the thread does not return, or another caller is writing in place. So a disk that
-    /// stands still holds up one caller at most, and not each of a host's few async workers in turn.
+    /// last eight writes was slow, a write of the thread does not return, or another caller is writing in place. So a stalled
+    /// disk blocks one caller at most, and not each of a host's few async workers in turn.
     pub(super) fn in_place(&self) -> Option<Began<'_>> {
         let is_calm = self.pace.load(Ordering::Relaxed) == 0 && !self.in_thread.is_stalled(&*self.disk);
         if is_calm { self.in_place.begin() } else { None }

@@ -2,7 +2,7 @@
 //! database, or the memory of a test.
 //!
 //! The interface is as narrow as it can be: tapes are made, claimed, appended to, read in ranges, listed, marked and erased. The
-//! operations that are the same over every engine stand in [`TapeStoreExt`](super::TapeStoreExt): forks and reading across them,
+//! operations that are the same over every engine are in [`TapeStoreExt`](super::TapeStoreExt): forks and reading across them,
 //! anchors, deletion that waits for forks, lists.
 //!
 //! The interface is plain and synchronous: an append is answered at once, or later by a callback, and must not wait for a slow
@@ -25,13 +25,13 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// - **Whole or not at all.** The entries of one append are all on the tape or none is, at every moment, also for readers beside
 ///   the writer and after a crash of the process.
 /// - **In order, without gaps.** The maker of entries numbers them: the first is 1, or one more than the [`Position`] that the
-///   tape goes on from; each is one more than the entry before. An append that does not follow fails as [`TapeError::Gap`], and
-///   nothing of it is taken. An entry comes back as it was given, its `data` byte for byte; only line breaks between the tokens of
-///   its JSON may become spaces.
+///   tape continues from; each is one more than the entry before. An append that does not follow fails as [`TapeError::Gap`], and
+///   nothing of it is taken. An entry is read back as it was appended, its `data` byte for byte; only line breaks between the
+///   tokens of its JSON may become spaces.
 /// - **Of parts.** A tape begins as one part, and gets one more with each anchor that is begun in it. Parts are numbered: the first
-///   is 1 and called `session-start`. The first part of a tape that goes on from a position has the number after that of the
-///   position's part, and is called `forked`. An engine knows nothing else of forks: it reads the entries that it was given, and
-///   no others.
+///   is 1 and called `session-start`. The first part of a tape that continues from a position has the number after that of the
+///   position's part, and is called `forked`. An engine knows nothing else of forks: it reads the entries that it has, and no
+///   others.
 /// - **Acknowledged entries stay**, as far as the engine's durability goes. The engine documents its durability; the runtime does
 ///   not ask for it.
 ///
@@ -47,9 +47,9 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///
 /// [`begin`](TapeStore::begin) and [`claim`](TapeStore::claim) claim a session until their writer is dropped. Meanwhile every other
 /// claim fails as [`TapeError::Claimed`], through this value, a clone of it, or from another process where processes share the
-/// engine. A dropped writer gives the session back behind its last append, and a `claim` through the same value waits for that
+/// engine. A dropped writer releases the session after its last append, and a `claim` through the same value waits for that
 /// instead of failing. The runtime does not rely on the drop: it calls [`TapeWriter::give_back`], and a session sleeps only when
-/// that was answered. Reading claims nothing.
+/// that has returned. Reading claims nothing.
 ///
 /// # Which threads
 ///
@@ -96,12 +96,11 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///
 /// The operations for hosts (forks, whole tapes, lists) are in [`TapeStoreExt`](super::TapeStoreExt).
 ///
-/// Every method that reads a session fails as [`TapeError::Missing`] where there is no session of that name.
+/// Every method that reads a session fails as [`TapeError::Missing`] if no session has that name.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
 pub trait TapeStore: Send + Sync + fmt::Debug {
     /// Makes a session with an empty tape, and claims it. Its first entry is 1, or the next one `after` a position of another
-    /// tape. [`TapeError::Exists`] where the name is taken. A session whose maker died before its first entry does not take the
-    /// name.
+    /// tape. [`TapeError::Exists`] if the name is taken. A session whose maker died before its first entry does not take the name.
     fn begin(
         &self,
         session: &SessionId,
@@ -113,11 +112,11 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// [`TapeError::Claimed`].
     fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError>;
 
-    /// The entries `from` to `through`, both included, that the tape has. May run beside a writer; its last append is there whole
-    /// or not at all. [`TapeError::Damaged`] where an entry cannot be trusted.
+    /// The entries `from` to `through`, both included, that the tape has. May run alongside a writer; its last append is read whole
+    /// or not at all. [`TapeError::Damaged`] if an entry cannot be trusted.
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError>;
 
-    /// The position of an entry; `None` where the tape has no such entry. As cheap for a long tape as for a short one.
+    /// The position of an entry; `None` if the tape has no such entry. As cheap for a long tape as for a short one.
     fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError>;
 
     /// The parts of a tape, oldest first; without one whose first entry is not on the tape yet.
@@ -129,15 +128,15 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// A session, summarized from its first and its last entry.
     fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError>;
 
-    /// The last entry that a fork can go on from. The default is right for an engine whose entries cannot be damaged.
+    /// The last entry that a fork can continue from. The default is right for an engine whose entries cannot be damaged.
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         let seq = self.summary(session)?.seq;
         Ok(SoundEnd { session: session.clone(), seq, damage: None })
     }
 
-    /// Removes a session that nobody has open, with its marks and everything beside it, in one step: after a crash it is there, or
-    /// gone. If the session has one of the marks in `unless`, it stays, and that mark is returned. From the look at the marks until
-    /// the session is gone, nobody can set one of them. [`TapeError::GoneOn`] where `last` is not its last entry;
+    /// Removes a session that is not open, with its marks and everything next to it, in one step: after a crash it is whole, or
+    /// gone. If the session has one of the marks in `unless`, it stays, and that mark is returned. From the check of the marks
+    /// until the session is gone, none of them can be set. [`TapeError::GoneOn`] if `last` is not its last entry;
     /// [`TapeError::Claimed`].
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError>;
 
@@ -145,17 +144,17 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// [`Mark::Fork`] there is one for each `about`.
     fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError>;
 
-    /// Takes a mark away; of [`Mark::Fork`] the one with this `about`. Does nothing where there is no such mark.
+    /// Removes a mark; of [`Mark::Fork`] the one with this `about`. Does nothing if the mark does not exist.
     fn unmark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError>;
 
     /// The sessions that have a mark, sorted, each with the text of the mark. With `of`, looks at that session alone.
     fn marks(&self, mark: Mark, of: Option<&SessionId>) -> Result<Vec<(SessionId, String)>, TapeError>;
 
-    /// Waits until every append that was answered [`Appended::Later`] is told, and every dropped writer has given its session back.
-    /// `false` if that took longer than `limit`.
+    /// Waits until every append that was answered [`Appended::Later`] is reported, and every dropped writer has released its
+    /// session. `false` if that took longer than `limit`.
     fn settle(&self, limit: Duration) -> bool;
 
-    /// A folder for files beside the tapes: with `of`, that of one session, which exists as long as the session; without, that of
+    /// A folder for files next to the tapes: with `of`, that of one session, which exists as long as the session; without, that of
     /// all. `None` (the default) means: the cut-off part of a large output is lost, changed files cannot be restored, and only the
     /// watcher ends the processes of a killed host. Results and plans say so.
     fn folder(&self, _of: Option<&SessionId>) -> Option<PathBuf> {
@@ -172,14 +171,14 @@ pub struct Position {
     pub time: Millis,
     /// How many entries of its append follow it.
     pub more: u64,
-    /// A text, such as a checksum, that tells the entry from another one of the same number. A session that was made anew under the
-    /// same name may have such an entry.
+    /// A text, such as a checksum, that distinguishes the entry from another one of the same number, such as that of a later
+    /// session under the same name.
     pub sum: String,
     /// The part that the entry is in.
     pub part: Anchor,
 }
 
-/// A session's tape, open for writing. A value: it outlives the actor that uses it. Dropping it gives the session back, once every
+/// A session's tape, open for writing. A value: it outlives the actor that uses it. Dropping it releases the session, once every
 /// append is written.
 ///
 /// # After an error
@@ -201,12 +200,12 @@ pub trait TapeWriter: Send + fmt::Debug {
     fn append(&mut self, entries: &[Entry]) -> Appended;
 
     /// Appends one entry as the first of a new part. Opening the session will read this part alone, so the entry must say all that
-    /// is needed from before. Characters that do not belong in a file's name become `-`; [`TapeError::AnchorExists`] where the tape
+    /// is needed from before. Characters that do not belong in a file's name become `-`; [`TapeError::AnchorExists`] if the tape
     /// has a part of that name.
     fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended;
 
-    /// Gives the session back, without waiting, and calls `then` when that is done: the session has no [`Mark::Claimed`] then,
-    /// and anybody can claim it. The default is right for a writer whose drop gives the session back before it returns. A writer
+    /// Releases the session, without waiting, and calls `then` when that is done: the session has no [`Mark::Claimed`] then, and
+    /// any process can claim it. The default is right for a writer whose drop releases the session before it returns. A writer
     /// that leaves this to a thread must have the thread call `then`.
     fn give_back(self: Box<Self>, then: GivenBack) {
         drop(self);
@@ -226,6 +225,6 @@ pub struct LoadedTape {
     pub repair: Option<Repair>,
     /// The damage, if there is any: `entries` end before it, and nothing can be appended.
     pub read_only: Option<Damage>,
-    /// Acknowledged entries may be lost: the machine was started anew since the last writer, which did not sync.
+    /// Acknowledged entries may be lost: the machine was restarted since the last writer, which did not sync.
     pub rebooted: bool,
 }

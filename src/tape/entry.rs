@@ -38,8 +38,8 @@ pub struct Entry {
     pub step: Option<u32>,
     /// The ticket (piece of open work) it is about, such as a model request, a call or an ask.
     pub ticket: Option<Seq>,
-    /// The input that it followed from, as JSON: on the first entry that an input wrote. The entries of the same append behind it,
-    /// as long as they have no input of their own, belong to the same input.
+    /// The input that it followed from, as JSON: on the first entry that an input wrote. The later entries of the same append
+    /// without their own input belong to the same input.
     pub input: Option<Box<RawValue>>,
     /// The kind of the entry: names the shape of `data`.
     pub kind: String,

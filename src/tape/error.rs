@@ -35,7 +35,7 @@ pub enum TapeError {
         /// Which.
         session: SessionId,
     },
-    /// There is no session of this name.
+    /// No session has this name.
     #[error("there is no session {session}")]
     Missing {
         /// Which.
@@ -48,23 +48,23 @@ pub enum TapeError {
         session: SessionId,
         /// Which entry.
         seq: Seq,
-        /// The last one that it has; 0 where there is none.
+        /// Its last one; 0 if it has none.
         last: Seq,
     },
-    /// An append is there whole or not at all, so nothing can go on from an entry that does not end one.
+    /// An append is on the tape whole or not at all, so nothing can continue from an entry that does not end one.
     #[error("entry {seq} of session {session} is in the middle of an append: take {end}, or {before} before it")]
     InsideAppend {
         /// Which session.
         session: SessionId,
         /// Which entry.
         seq: Seq,
-        /// The last entry of the append before it; 0 where there is none.
+        /// The last entry of the append before it; 0 if there is none.
         before: Seq,
         /// The last entry of its append.
         end: Seq,
     },
-    /// Too many tapes would have to be read to open a fork of this session. An anchor in it ends the row. Also where so many tapes
-    /// go on from each other that they are taken for a circle.
+    /// Too many tapes would have to be read to open a fork of this session. An anchor in it ends the row. Also if so many tapes
+    /// continue from each other that they are taken for a circle.
     #[error("session {session} is a fork of forks, {max} deep: compact it or begin an anchor in it, then fork")]
     TooDeep {
         /// Which session.
@@ -78,12 +78,12 @@ pub enum TapeError {
         /// Which.
         session: SessionId,
     },
-    /// An entry was appended since the session was looked at. Nothing was done.
+    /// An entry was appended since the session was checked. Nothing was done.
     #[error("session {session} has moved on from entry {expected} to {last}: read it again")]
     GoneOn {
         /// Which session.
         session: SessionId,
-        /// The last entry that was looked at.
+        /// The last entry that was read.
         expected: Seq,
         /// The last entry that it has.
         last: Seq,
@@ -143,8 +143,8 @@ pub enum TapeError {
         /// The bound that it exceeds, in bytes.
         max: usize,
     },
-    /// The tape has a bad line that is no torn tail, or its files do not fit together. It can be read up to there, and cannot be
-    /// written.
+    /// The tape has a bad line that is not a torn tail, or its files do not fit together. It can be read up to there, and cannot
+    /// be written.
     #[error("the tape is damaged: {0}")]
     Damaged(Damage),
     /// A later version of this library wrote it. Nothing was changed.
@@ -163,9 +163,9 @@ pub enum TapeError {
         /// The name, as it would be used for the folder.
         name: String,
     },
-    /// Somebody else changed the length of the file while this tape had it, and nothing was written to it. Or a large output
+    /// Another program changed the length of the file while this tape had it, and nothing was written to it. Or a large output
     /// changed while it was exported.
-    #[error("{} was changed by somebody else: {found} bytes where {expected} were written", path.display())]
+    #[error("{} was changed by another program: {found} bytes where {expected} were written", path.display())]
     Changed {
         /// Which file.
         path: PathBuf,
@@ -180,7 +180,7 @@ pub enum TapeError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The file that was to be imported is no export of a session, or is damaged. No session was made.
+    /// The file to import is not a session export, or is damaged. No session was made.
     #[error("cannot import line {line}: {what}")]
     Import {
         /// Which line of the file, from 1.
@@ -207,7 +207,7 @@ pub enum TapeError {
         op: &'static str,
         /// What the database said.
         message: String,
-        /// Whether its file is damaged. Then waiting does not help, and making the index anew does.
+        /// Whether its file is damaged. Then waiting does not help, and rebuilding the index does.
         is_damaged: bool,
     },
 }
@@ -271,8 +271,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The place where a tape cannot be trusted any more: a bad line that is no torn tail, or a file that does not go on from the one
-/// before. Nothing behind it is read.
+/// The place where a tape cannot be trusted any more: a bad line that is not a torn tail, or a file that does not continue its
+/// predecessor. Nothing after it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file with the bad line.
@@ -281,7 +281,7 @@ pub struct Damage {
     pub line: usize,
     /// What is wrong with the line.
     pub what: String,
-    /// The last entry before it that is sound; 0 where there is none.
+    /// The last entry before it that is sound; 0 if there is none.
     pub last_good: Seq,
 }
 

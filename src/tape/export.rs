@@ -9,13 +9,11 @@
 //!
 //! The file has every entry that was acknowledged when the export began, and may have some that came while it read the tape. A
 //! damaged tape is not exported; a fork from an entry before the damage can be. The export changes nothing of the session, takes
-//! no lock, and runs beside a live writer. It blocks.
+//! no lock, and runs alongside a live writer. It blocks.
 //!
-//! The lines of a session that is no fork come out byte for byte. The export of a fork also has the entries that the fork shares
-//! with its parents, so an import needs no other session for the tape; all its lines are sealed again (they get new ids and
-//! checksums) under the fork's name. Its large outputs are its own: those from before the fork stay with the sessions it goes on
-//! from. The fork's first file begins with no state and so is no anchor (a point from which a tape can be read without the
-//! entries before it): in the export it is joined to the anchor before it. The `forked` entry still says where the fork comes from.
+//! The lines of a session that is not a fork come out byte for byte. The export of a fork also has the entries of its parents, so
+//! an import needs no other session; all lines are sealed again (with new ids and checksums) under the fork's name. Large outputs
+//! from before the fork stay with the parents. The fork's first file is not an anchor, so it is joined to the anchor before it.
 //!
 //! The file is a stored format: a new field of [`Header`] or [`Piece`] needs a new [`EXPORT_VERSION`], since a reader refuses
 //! unknown fields. A change must not put into the export what was not asked for: entries that a parent wrote after the point of the
@@ -110,12 +108,12 @@ pub enum Spills {
     /// They stay behind. The tape still has the shortened outputs; the parts that were cut off are not in the export.
     #[default]
     Left,
-    /// They are in the export: those that the session made itself. Those of the sessions that a fork goes on from are not.
+    /// They are in the export: those that the session made itself. Those of the sessions that a fork continues from are not.
     Taken,
 }
 
 impl Store {
-    /// Writes a session as one file. The file of a fork also has the entries from the sessions that it goes on from.
+    /// Writes a session as one file. The file of a fork also has the entries from the sessions that it continues from.
     ///
     /// # Errors
     ///
@@ -150,7 +148,7 @@ impl Store {
             }
         }
         to.flush().map_err(failed)?;
-        // If the session was deleted meanwhile, fail: nobody wants a backup of a deleted session.
+        // If the session was deleted meanwhile, fail: a deleted session must not be backed up.
         self.must_exist(session)?;
         Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
     }
@@ -184,7 +182,7 @@ impl Store {
 }
 
 /// The lines of a tape by anchors (folder, number of lines, bytes), sealed as a tape of `session`'s own. The same appends make the
-/// same lines, so those of a session that is no fork come out byte for byte.
+/// same lines, so those of a session that is not a fork come out byte for byte.
 fn sealed(session: &SessionId, appends: Vec<Append>) -> Result<Vec<(String, u64, Vec<u8>)>, TapeError> {
     let mut anchors: Vec<(String, u64, Vec<u8>)> = Vec::new();
     let mut chain = Chain::start(session, "");

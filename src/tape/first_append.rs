@@ -1,10 +1,10 @@
-//! The first append of a new tape. The maker of a session or of a fork waits for it here, so that a session that is reported as
-//! made has its first entry.
+//! The first append of a new tape. The maker of a session or of a fork waits for it here, so that a session reported as made has
+//! its first entry.
 //!
 //! [`FirstAppend::settle`] returns when the engine has acknowledged the append or refused it, and after 30 s at the latest. After
-//! these 30 s nothing is certain: the append may still be written. A change must keep: the first result goes to `settle`; every
-//! later one, and one that comes after `settle` returned, goes to the session's own `notify`, so that none is lost. `settle` blocks
-//! its thread, so it must not be called on an async thread.
+//! that nothing is certain: the append may still be written. A change must keep: the first result goes to `settle`; every later
+//! one, and one after `settle` returned, goes to the session's own `notify`, so that none is lost. `settle` blocks its thread, so
+//! it must not be called on an async thread.
 
 use std::{
     sync::{

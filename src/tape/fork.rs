@@ -1,18 +1,18 @@
-//! Making a fork over any engine: a new session that goes on from an entry of another one, by reference. Nothing is copied.
+//! Making a fork over any engine: a new session that continues from an entry of another one, by reference. Nothing is copied.
 //!
 //! ```text
-//! begin f behind the position   nobody else can make it
+//! begin f after the position    no other caller can make it
 //! mark p as forked by f         from here on p is not erased
 //! append `forked`               from here on f is there (if p was imported later than the entry: with p's `imported` entry)
 //! ```
 //!
 //! A mark says that a fork *may* be there; the fork's own tape says whether it is. A change must keep this order: marks are made
-//! early, removed late, and never believed without the tape. So after a crash at any point, a fork that is there has its parent; a
-//! mark without a fork does no harm, and a deletion clears it away.
+//! early, removed late, and never believed without the tape. So after a crash at any point, an existing fork has its parent; a
+//! mark without a fork is harmless, and a deletion clears it away.
 //!
-//! The parent is not claimed and may be written meanwhile. Where an entry is named, the cost must not depend on the parent's
-//! length: a look-up on each tape back to the one that has the entry, and one append. Only an entry that ends an append can be
-//! forked. Blocks until the first append is acknowledged and the engine has given the new fork back, for 30 s each at most.
+//! The parent is not claimed and may be written meanwhile. If an entry is named, the cost must not depend on the parent's length: a
+//! look-up on each tape back to the one that has the entry, and one append. Only an entry that ends an append can be forked. Blocks
+//! until the first append is acknowledged and the engine has released the new fork, for 30 s each at most.
 
 use std::{
     sync::{Arc, mpsc::channel},
@@ -76,7 +76,7 @@ pub(super) fn fork<S: TapeStore + ?Sized>(
     }
 }
 
-/// Marks the parent, and then writes the first append: a fork that is there keeps its parent.
+/// Marks the parent, and then writes the first append: an existing fork keeps its parent.
 fn fill<S: TapeStore + ?Sized>(
     store: &S,
     forked: &Forked,
@@ -120,7 +120,7 @@ fn point<S: TapeStore + ?Sized>(
             };
         }
         let summary = store.summary(&owner)?;
-        // The entry is older than the session's own fork: look on the tape that it goes on from.
+        // The entry is older than the session's own fork: look on the tape that it continues from.
         match summary.from.filter(|from| seq <= from.seq && seq > Seq::ZERO) {
             Some(from) => owner = from.parent,
             None => return Err(no_entry(if seq == Seq::ZERO { seq } else { store.summary(session)?.seq })),
@@ -129,7 +129,7 @@ fn point<S: TapeStore + ?Sized>(
     Err(TapeError::TooDeep { session: session.clone(), max: FORKS_OF_FORKS_MAX })
 }
 
-/// The last entry of the append before that of `inside`; 0 where there is none.
+/// The last entry of the append before that of `inside`; 0 if there is none.
 fn append_before<S: TapeStore + ?Sized>(store: &S, owner: &SessionId, inside: Seq) -> Result<Seq, TapeError> {
     let mut seq = inside;
     while seq > Seq(1) {
@@ -159,7 +159,7 @@ pub(super) fn marked<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> R
     Ok(marks.into_iter().filter_map(|(_, fork)| fork.parse().ok()).collect())
 }
 
-/// Whether `fork`, which is marked as a fork of `session`, goes on from it, or is being made.
+/// Whether `fork`, which is marked as a fork of `session`, continues from it, or is being made.
 pub(super) fn goes_on_from<S: TapeStore + ?Sized>(
     store: &S,
     fork: &SessionId,
@@ -168,8 +168,8 @@ pub(super) fn goes_on_from<S: TapeStore + ?Sized>(
     match store.summary(fork) {
         // A fork without an entry counts while its maker has it open. If the maker was killed, no entry will come.
         Ok(summary) if summary.seq == Seq::ZERO => Ok(!store.marks(Mark::Claimed, Some(fork))?.is_empty()),
-        // A fork counts only if it goes on from an entry of this session's own; an older entry belongs to another session. So
-        // sessions never keep each other in a circle, whatever their tapes say, and each can be removed.
+        // A fork counts only if it continues from an entry of this session's own; an older entry belongs to another session. So
+        // sessions never keep each other in a circle, even if their tapes say so, and each can be removed.
         Ok(summary) => match summary.from.filter(|from| from.parent == *session) {
             Some(from) => Ok(store.summary(session)?.from.is_none_or(|older| older.seq < from.seq)),
             None => Ok(false),

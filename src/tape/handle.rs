@@ -107,8 +107,8 @@ impl TapeWriter for Tape {
     }
 
     /// In [`Durability::Process`](crate::tape::Durability) the caller writes in place while the disk is calm, no mark of this tape
-    /// waits, and no other caller of the store writes in place at that moment. Otherwise the store's I/O thread writes. So at most
-    /// one caller of a store waits when the disk begins to stand still.
+    /// waits, and no other caller of the store writes in place at that moment. Otherwise the store's I/O thread writes. So at
+    /// most one caller of a store waits when the disk stalls.
     fn append(&mut self, entries: &[Entry]) -> Appended {
         self.try_append(None, entries).unwrap_or_else(|error| Appended::Now(Err(error)))
     }
@@ -139,12 +139,12 @@ impl Drop for Tape {
     }
 }
 
-/// Told of every append that was answered [`Later`](crate::tape::Appended::Later).
+/// Called for every append that was answered [`Later`](crate::tape::Appended::Later).
 ///
 /// Called on any thread (over files, on the store's I/O thread): it must be short, must not block and must not wait for the store.
 pub type Notify = Arc<dyn Fn(Result<Seq, TapeError>) + Send + Sync>;
 
-/// Called once when a session was given back: from then on anybody can claim it. A drop without a call means the same.
+/// Called once when a session was released: from then on any process can claim it. A drop without a call means the same.
 ///
 /// Called on any thread; it must be short, must not block and must not wait for the store.
 pub type GivenBack = Box<dyn FnOnce() + Send>;
@@ -152,9 +152,9 @@ pub type GivenBack = Box<dyn FnOnce() + Send>;
 /// One tape that is open for writing, shared by its handle, its queued jobs and the I/O thread.
 pub(super) struct Log {
     pub(super) session: SessionId,
-    /// The host's function, told of each append that was answered `Later`.
+    /// The host's function, called for each append that was answered `Later`.
     pub(super) notify: Notify,
-    /// Where the tape stands. A write or a mark in place holds this lock over the disk; the I/O thread never does.
+    /// The position of the tape. A write or a mark in place holds this lock over the disk; the I/O thread never does.
     pub(super) state: Lock<State>,
     /// Set once, when the handle is dropped or the store is closed.
     pub(super) given_back: AtomicBool,
@@ -168,16 +168,16 @@ pub(super) struct Log {
     pub(super) then: Lock<Option<GivenBack>>,
 }
 
-/// Where a tape stands.
+/// The position of a tape.
 pub(super) struct State {
-    /// The last entry that is on the tape, and its checksum: the next append goes on from there.
+    /// The last entry that is on the tape, and its checksum: the next append continues from there.
     pub(super) end: Chain,
     /// The folders of the tape's anchors, oldest first.
     pub(super) anchors: Vec<String>,
-    /// An append was answered `Later` and is not settled yet; cleared just before its result is told. No other append is taken
-    /// meanwhile.
+    /// An append was answered `Later` and is not settled yet; cleared just before its result is reported. No other append is
+    /// taken meanwhile.
     pub(super) is_on_its_way: bool,
-    /// The mark that the I/O thread is to put, until that is done or has failed. A newer request replaces an older one.
+    /// The mark that the I/O thread must put, until that is done or has failed. A newer request replaces an older one.
     pub(super) mark: Option<Mark>,
     /// Why the mark of an open turn could not be put. The next append fails with this error: without the mark, a restart would not
     /// find the turn that the append begins.
@@ -205,8 +205,8 @@ pub(super) fn make_first_anchor(layout: &Layout, session: &SessionId, anchor: &s
     Ok(path)
 }
 
-/// A tape on loan: the writer of any engine, until the lender takes it back. If the lender has not, dropping it gives the session
-/// back.
+/// A tape on loan: the writer of any engine, until the lender takes it back. If the lender has not, dropping it releases the
+/// session.
 pub(crate) struct OpenTape(Arc<Lock<Option<Lent>>>);
 
 /// The lender's end of a loan: it can take the tape back.
@@ -247,7 +247,7 @@ impl OpenTape {
 }
 
 impl Lender {
-    /// Takes the tape back. A tape in the middle of an append is locked: its actor gives it back when it drops it.
+    /// Takes the tape back. A tape in the middle of an append is locked: its actor releases it on drop.
     pub(crate) fn take_back(&self) {
         let lent = self.0.upgrade().and_then(|tape| tape.try_lock().and_then(|mut tape| tape.take()));
         if let Some(Lent { writer, then }) = lent {

@@ -2,14 +2,13 @@
 //!
 //! The form of the file is never trusted. Each line is checked as on a tape and written as this library writes it; names are
 //! checked before they become paths; nothing is larger than the header says. The header, each line and append, the number of
-//! anchors, and the large outputs have bounds of their own; the tape as a whole has none. The session is written under
-//! `importing/`, synced, and gets its place by one rename that replaces nothing. So after any error, and after a crash at any
-//! point, the whole session is there or nothing of it; the next import removes what a killed one left.
-//!
-//! Anybody can make a sound file. So the session ends with an entry that keeps its words and takes its powers away
-//! ([`narrowed`]), unless the host says that the file is its own ([`ImportOptions::as_it_was`]) or the session has no entry. In
-//! all other cases a change must not let a session get its place without that entry and the mark beside the tape. It must keep
-//! every bound, and must not use a name or a length before it was checked. Blocks; waits for another import without a limit.
+//! anchors, and the large outputs have separate bounds; the tape as a whole has none. The session is written under `importing/`,
+//! synced, and gets its place by one rename that replaces nothing. So after any error, and after a crash at any point, either the
+//! whole session exists or nothing of it; the next import removes what a killed one left.
+//! Anyone can make a sound file. So the session ends with an entry that keeps its words and takes its powers away ([`narrowed`]),
+//! unless the host says that the file is its own ([`ImportOptions::as_it_was`]) or the session has no entry. In all other cases a
+//! change must not let a session get its place without that entry and the mark next to the tape. It must keep every bound, and must
+//! not use a name or a length before it was checked. Blocks; waits for another import without a limit.
 
 use std::{
     fs::File,
@@ -64,31 +63,31 @@ pub struct Imported {
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     as_id: Option<SessionId>,
-    /// The workspace from now on, and the time of the import; `None` where the file is trusted.
+    /// The workspace from now on, and the time of the import; `None` if the file is trusted.
     into: Option<(String, Millis)>,
 }
 
 impl ImportOptions {
-    /// For a file from anybody. The conversation, model, system prompt and budget are those of the file; some other limits, such as
-    /// the number of steps, are at most the defaults. Its powers are not those of the file: the session works in `workspace`, a
-    /// person is asked about every call that the host's rules do not decide, no folder outside may be read but that of its own
-    /// large outputs, no grant of a person stands, nothing is open or waits, and the session is nobody's child. An entry on the
-    /// tape says so, with the time `time`, or that of the file's latest entry where that is later; a fork from before that entry
-    /// gets one like it as its second entry.
+    /// For a file from anyone. The conversation, model, system prompt and budget are those of the file; some other limits, such
+    /// as the number of steps, are at most the defaults. Its powers are not those of the file: the session works in `workspace`,
+    /// a person is asked about every call that the host's rules do not decide, no folder outside may be read but that of its own
+    /// large outputs, no grant of a person applies, nothing is open or waits, and the session has no parent. An entry on the tape
+    /// says so, with the time `time`, or that of the file's latest entry if that is later; a fork from before that entry gets one
+    /// like it as its second entry.
     #[must_use]
     pub fn into_workspace(workspace: impl Into<String>, time: Millis) -> ImportOptions {
         ImportOptions { as_id: None, into: Some((workspace.into(), time)) }
     }
 
-    /// For a file that the host wrote itself and that nobody could change since, such as a backup. The session is as it was: it
-    /// goes on with its open turn as soon as it is woken, and its entries still name paths of the machine that it comes from. A
+    /// For a file that the host wrote itself and that could not be changed since, such as a backup. The session is as it was: it
+    /// continues its open turn as soon as it is woken, and its entries still name paths of the machine that it comes from. A
     /// person who could write the file can make this runtime do everything that its own rules allow.
     #[must_use]
     pub fn as_it_was() -> ImportOptions {
         ImportOptions { as_id: None, into: None }
     }
 
-    /// Imports under another id than that in the file: the lines are sealed anew.
+    /// Imports under another id than that in the file: the lines are sealed again.
     #[must_use]
     pub fn under(mut self, id: SessionId) -> ImportOptions {
         self.as_id = Some(id);
@@ -101,9 +100,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Exists`]; [`TapeError::Import`] where the file is no export or a damaged one; [`TapeError::Newer`];
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error nothing of the session is there, unless the last step failed
-    /// (the sync of the folder of all sessions): then the whole session is there.
+    /// [`TapeError::Exists`]; [`TapeError::Import`] if the file is not an export or is damaged; [`TapeError::Newer`];
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error nothing of the session exists, unless the last step failed
+    /// (the sync of the folder of all sessions): then the whole session exists.
     pub fn import(&self, from: &mut dyn BufRead, options: &ImportOptions) -> Result<Imported, TapeError> {
         self.inner.must_write()?;
         let mut from = Lines { from, line: 0, of: HEADER_BYTES_MAX };
@@ -118,7 +117,7 @@ impl Store {
         from.of = LINE_BYTES_MAX;
         let last = self.bring_in(&mut from, &header, (&session, options), &staging.folder)?;
         if from.next()?.is_some() {
-            return Err(from.refuse("there is more behind its end"));
+            return Err(from.refuse("there is data after its end"));
         }
         fault!(self.faults(), "tape.import.written", session.as_str());
         let to = self.layout().session(&session);
@@ -204,9 +203,10 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     };
     let begins = header.anchors.first().is_none_or(|first| anchor_number(&first.name) == Some(1));
     let ascend = header.anchors.windows(2).all(|pair| anchor_number(&pair[0].name) < anchor_number(&pair[1].name));
-    // A first anchor with another number than 1 would be taken for a fork's, and its first line would say where it goes on from.
+    // A first anchor with another number than 1 would be taken for a fork's, and its first line would say where it continues
+    // from.
     if !begins || !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
-        return Err(from.refuse("its anchors have names that no anchors have"));
+        return Err(from.refuse("it has an anchor with an invalid name"));
     }
     // An anchor without a line counts as not begun, and the anchors behind it would not be found.
     if header.anchors.iter().any(|anchor| anchor.lines == 0) {
@@ -218,7 +218,7 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     };
     let bytes = header.spills.iter().fold(0_u64, |sum, spill| sum.saturating_add(spill.bytes));
     if bytes > SPILL_BYTES_MAX || header.spills.iter().any(|spill| !is_spill(&spill.name)) {
-        return Err(from.refuse("its large outputs are too large, or have names that none has"));
+        return Err(from.refuse("its large outputs are too large, or have invalid names"));
     }
     Ok(header)
 }
@@ -296,7 +296,7 @@ fn bring_in_anchor(
         out.write_all(&written).map_err(TapeError::io("write", path))?;
     }
     if bytes != anchor.bytes || hasher.finalize().to_hex().as_str() != anchor.hash {
-        return Err(from.refuse("the lines of an anchor are not those that the first line tells of"));
+        return Err(from.refuse("the lines of an anchor are not those that the first line names"));
     }
     finish(out, path)?;
     Ok((old, new))
@@ -340,7 +340,7 @@ fn bring_in_spill(from: &mut Lines<'_>, spill: &Piece, path: &Path) -> Result<()
         out.write_all(&data).map_err(TapeError::io("write", path))?;
     }
     if bytes != spill.bytes || hasher.finalize().to_hex().as_str() != spill.hash {
-        return Err(from.refuse(&format!("{} is not what the first line tells of", spill.name)));
+        return Err(from.refuse(&format!("{} is not what the first line names", spill.name)));
     }
     finish(out, path)
 }

@@ -2,12 +2,14 @@
 //!
 //! The index pulls. For each file of each tape it remembers up to which byte it has read, and reads on from there when it is asked
 //! to [catch up](Index::catch_up). An append never writes to it and never waits for it. If a file is not what was read before (cut,
-//! replaced, gone), its session is read anew. A crash leaves the index behind, never half-changed: each piece is one transaction.
+//! replaced, gone), its session is read again from the start. A crash leaves the index behind, never half-changed: each piece is
+//! one transaction.
 //!
-//! A change may alter the tables freely (with a new `schema::VERSION`), because the index is no stored format. It must keep:
-//! every writer holds the lock on `index.lock`, and waits 5 s for it at most; a sound index can be read without that lock (a search
-//! asks for it only to catch up first); no operation on a tape needs the index; a name from the database is parsed again, and a hit
-//! is looked up in its file, before either is used. No type of `rusqlite` may leave this module. Everything here blocks.
+//! A change may alter the tables freely (with a new `schema::VERSION`), because the index is not a stored format. It must keep:
+//! every writer holds the lock on `index.lock`, and waits 5 s for it at most; a sound index can be read without that lock (a
+//! search asks for it only to catch up first); no operation on a tape needs the index; a name from the database is parsed again,
+//! and a hit is looked up in its file, before either is used. No type of `rusqlite` may leave this module. Everything here
+//! blocks.
 
 mod labels;
 mod pull;
@@ -40,7 +42,7 @@ pub use search::{Hit, Page};
 pub(crate) use session_rows::{Fold, SessionRow, SessionRows};
 pub use snippet::Snippet;
 
-/// Overwrites deleted content instead of only freeing it: a session may have been deleted so that nobody can read it.
+/// Overwrites deleted content instead of only freeing it: a session may have been deleted so that it cannot be read.
 const SECURE_DELETE: &str = "pragma secure_delete = on";
 
 /// How long to wait for another process that writes the index.
@@ -63,7 +65,7 @@ pub struct Index {
 pub struct CaughtUp {
     /// How many entries were added.
     pub added: u64,
-    /// How many sessions were read anew, because their files are not what was read before.
+    /// How many sessions were read again from the start, because their files are not what was read before.
     pub read_anew: u64,
     /// How many sessions were taken out, because they are gone.
     pub removed: u64,
@@ -83,7 +85,7 @@ pub struct Rows {
 /// The outcome of a rebuild.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// The rows of the old index after catching up; absent where it could not be read.
+    /// The rows of the old index after catching up; absent if it could not be read.
     pub before: Option<Rows>,
     /// The rows of the new index. If they differ from `before` and no session was written meanwhile, the old index was wrong.
     pub after: Rows,
@@ -94,8 +96,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] where a later version of this library made it;
-    /// [`TapeError::Index`]; [`TapeError::Io`].
+    /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] if a later version of this library made it; [`TapeError::Index`];
+    /// [`TapeError::Io`].
     pub fn index(&self) -> Result<Index, TapeError> {
         if self.access() == Access::Read {
             return Err(TapeError::ReadingOnly);
@@ -110,7 +112,7 @@ impl Store {
     }
 
     /// Opens the index for a search. An index of this version is opened without a lock, so a search does not wait for another
-    /// process that writes it. A missing, older or broken one is made anew under the lock, unless the store is open for reading
+    /// process that writes it. A missing, older or broken one is rebuilt under the lock, unless the store is open for reading
     /// only.
     pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {
         let only_reads = self.access() == Access::Read;
@@ -139,7 +141,7 @@ impl Store {
 }
 
 impl Index {
-    /// Reads everything that was appended since the last time. A database that turns out to be broken is made anew.
+    /// Reads everything that was appended since the last time. A broken database is rebuilt.
     ///
     /// # Errors
     ///
@@ -159,8 +161,7 @@ impl Index {
     }
 
     /// Brings the index up to date with `change`; of a store that is open for reading only, `look` says how much is behind. `None`
-    /// if that cannot be done now, because another process writes the index or the disk is full; the index can be read all the
-    /// same.
+    /// if that cannot be done now, because another process writes the index or the disk is full; the index can still be read.
     fn bring<T>(
         &mut self,
         wait: Duration,
@@ -178,8 +179,7 @@ impl Index {
         brought.or_else(|error| if error.is_full() { Ok(None) } else { Err(error) })
     }
 
-    /// Changes the index; the caller shows the lock that it holds. A database that turns out to be broken is made anew, and
-    /// `change` runs once more.
+    /// Changes the index; the caller shows the lock that it holds. A broken database is rebuilt, and `change` runs once more.
     fn write<T>(&mut self, _lock: &File, change: &mut Change<'_, T>) -> Result<T, TapeError> {
         if self.only_reads {
             return Err(TapeError::ReadingOnly);
@@ -248,7 +248,7 @@ type Change<'c, T> = dyn FnMut(&mut Connection, &Layout) -> Result<T, Failed> + 
 /// Why an operation on the index failed.
 #[derive(Debug)]
 enum Failed {
-    /// The file is no database, or a broken one: making it anew helps.
+    /// The file is not a database, or a broken one: a rebuild helps.
     Corrupt(String),
     Database(String),
     Tape(TapeError),
@@ -273,7 +273,7 @@ impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Failed {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Failed::Corrupt(error.to_string()),
-            // A damaged header may name a format that no version of SQLite reads. It has no code of its own.
+            // A damaged header may name a format that no version of SQLite reads. It has no separate code.
             _ if error.to_string().contains("unsupported file format") => Failed::Corrupt(error.to_string()),
             _ => Failed::Database(error.to_string()),
         }
@@ -307,7 +307,7 @@ fn prepare_to_write(database: &Connection) -> Result<(), Failed> {
     Ok(database.query_row(SECURE_DELETE, [], |_| Ok(()))?)
 }
 
-/// Opens a database of this version, without a lock of `index.lock` and without changing it. `None` where it is missing or older.
+/// Opens a database of this version, without a lock of `index.lock` and without changing it. `None` if it is missing or older.
 fn open_as_it_is(path: &Path, only_reads: bool) -> Result<Option<Connection>, Failed> {
     if !path.exists() {
         return Ok(None);
@@ -342,7 +342,7 @@ fn lock_index(layout: &Layout, wait: Duration) -> Result<File, TapeError> {
     try_lock_index(layout, wait)?.ok_or_else(taken)
 }
 
-/// As [`lock_index`]; `None` where another process has the lock for longer than `wait`.
+/// As [`lock_index`]; `None` if another process has the lock for longer than `wait`.
 fn try_lock_index(layout: &Layout, wait: Duration) -> Result<Option<File>, TapeError> {
     let path = layout.root.join("index.lock");
     let file = open_or_make(&path).map_err(TapeError::io("open", &path))?;

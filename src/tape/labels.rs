@@ -1,11 +1,11 @@
-//! The labels of a session (keys and values that a host gives it, such as its tenant), as its entries say them.
+//! The labels of a session (keys and values that a host sets, such as its tenant), from its entries.
 //!
 //! The room `tape` does not know what settings are. It reads only the labels of the entries that hold settings (`settings`,
 //! `state`), so that a list filters by labels over every engine, and a search over a store of files. An `imported` entry takes all
 //! labels away.
 //!
 //! A change of these kinds, or of the field `labels` in `kernel::Settings`, must be made here too: an entry that cannot be read
-//! here says nothing of labels, and nobody is told. What an index has read already changes only with its `schema::VERSION`.
+//! here says nothing of labels, silently. Labels already in an index change only with its `schema::VERSION`.
 
 use serde::Deserialize;
 
@@ -33,7 +33,7 @@ fn labels_of(entry: &Entry) -> Option<Labels> {
     match entry.kind.as_str() {
         "settings" => serde_json::from_str::<Settings>(data).ok().map(|settings| settings.labels),
         "state" => serde_json::from_str::<State>(data).ok().map(|state| state.settings.labels),
-        // A file does not choose in whose lists its session stands.
+        // A file does not choose the lists that show its session.
         "imported" => Some(Labels::default()),
         _ => None,
     }

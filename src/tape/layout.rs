@@ -1,37 +1,10 @@
-//! The layout of a store's folder: its tree, the paths in it, and helpers that make, list, sync and lock files and folders. The
-//! tree leaves out drafts; paths without a method here are made by the module that uses them.
-//!
-//! ```text
-//! <store>/
-//!   version                                     the layout's version: "1"
-//!   sessions/<id>/
-//!     anchors/001_session-start/entries.jsonl   the truth
-//!     anchors/002_…/entries.jsonl
-//!     anchors/…/entries.torn-001                a torn tail that was cut off
-//!     anchors/torn-002_…-001/                   an anchor without one sound line, set aside
-//!     claim                                     the store that writes it now; gone when none does, unless that store died
-//!     writer                                    who wrote it last
-//!     spill/                                    large outputs
-//!     files/                                    what files held before calls changed them
-//!     forks/<id>                                that session goes on from this one
-//!     hidden                                    it was deleted, and waits for the last of its forks
-//!     imported                                  it was brought in from a file that is not trusted: which entry says so
-//!   hidden/<id>                                 where to look for hidden sessions
-//!   deleted/                                    what is being removed, or was and may still have words in the index
-//!   open/<id>                                   a turn of this session is open
-//!   parked/<id>                                 this session is kept stopped, and why
-//!   protected/<id>                              this session is never swept
-//!   importing/                                  where a session is brought in before it gets its place
-//!   processes/                                  whose OS processes may run on (written by `process::ledger`)
-//!   owners/<owner>.lock  .reserve  .spare       one of each per open store
-//!   commit/<owner>.log                          `Power`: the shared commit log
-//!   index.db  index.lock                        derived, may be deleted
-//! ```
+//! The layout of a store's folder: the paths in it, and helpers that make, list, sync and lock files and folders. `docs/TAPE.md`,
+//! "Layout", shows the tree; paths without a method here are made by the module that uses them.
 //!
 //! Nothing here decides what is in a file. A change must keep: every name but `index.*` is a stored format (`docs/TAPE.md`), so
 //! a changed name needs a new layout version; folders are made with mode 0700 and files with 0600, because conversations are
-//! private; the name of an anchor or a session that a host or a file gives passes [`plain_anchor_name`] or the parser of
-//! [`SessionId`] before it becomes part of a path, or it could leave the store.
+//! private; the name of an anchor or a session from a host or a file passes [`plain_anchor_name`] or the parser of [`SessionId`]
+//! before it becomes part of a path, or it could leave the store.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -84,7 +57,7 @@ impl Layout {
         self.session(id).join("writer")
     }
 
-    /// The marks of the sessions that go on from this one.
+    /// The marks of the sessions that continue from this one.
     pub(super) fn forks(&self, id: &SessionId) -> PathBuf {
         self.session(id).join("forks")
     }
@@ -165,7 +138,7 @@ impl Layout {
         Ok(self.session_folders()?.0)
     }
 
-    /// The folders of the sessions, and what stands among them under the name of a session and is no folder; each sorted.
+    /// The folders of the sessions, and other files among them under the name of a session; each sorted.
     pub(super) fn session_folders(&self) -> Result<(Vec<SessionId>, Vec<SessionId>), TapeError> {
         let sessions = self.sessions();
         let is_folder = |item: &std::fs::DirEntry| match item.file_type() {
@@ -281,13 +254,14 @@ pub(crate) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Opens a file to read. What is no regular file is an error at once: a FIFO would wait for a writer, and a device has no end.
+/// Opens a file to read. Anything but a regular file is an error at once: a FIFO would wait for a writer, and a device has no
+/// end.
 pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 
@@ -313,8 +287,8 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), TapeError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(TapeError::io("sync", path))
 }
 
-/// Locks a file or a folder exclusively (`flock`), and waits for it at most `wait`; `false` where it is still locked then. Blocks
-/// the thread. The system gives the lock back with the file, however the process ends.
+/// Locks a file or a folder exclusively (`flock`), and waits for it at most `wait`; `false` if it is still locked then. Blocks
+/// the thread. The system releases the lock with the file, on any end of the process.
 pub(super) fn lock_within(file: &File, wait: Duration) -> io::Result<bool> {
     let started = Instant::now();
     loop {
@@ -355,8 +329,8 @@ mod tests {
         assert!(plain_anchor_name(&"é".repeat(200)).len() <= ANCHOR_NAME_BYTES_MAX);
     }
 
-    /// What is made is there after a loss of power only if each folder on the way to it is synced. Finding: only the nearest was,
-    /// and a path of one name had none at all.
+    /// A new file survives a loss of power only if each folder on the way to it is synced. Finding: only the nearest was, and a
+    /// path of one name had none at all.
     #[test]
     fn the_folders_that_get_a_new_name_are_known() {
         let dir = tempfile::tempdir().unwrap();

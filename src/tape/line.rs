@@ -1,27 +1,20 @@
 //! The line: how one entry of a tape is written as bytes, and how the lines of a file are read back and checked.
 //!
-//! Pure functions of bytes, without I/O. [`encode_lines`] gives the same bytes for the same entries at the same place, in every
-//! run. [`decode_lines`] accepts nothing but whole appends whose chain of checksums is sound, and names the first bad line. It
-//! takes the sum that a file after the first begins with from the file's own first line, unless the caller knows it.
+//! Pure functions of bytes, without I/O. [`encode_lines`] returns the same bytes for the same entries at the same place, in every
+//! run. [`decode_lines`] accepts only whole appends whose chain of checksums is sound, and names the first bad line. It takes the
+//! sum that a file after the first begins with from the file's own first line, unless the caller knows it.
 //!
 //! The line is a stored format, guarded by snapshots in `line/snapshots`. A change must keep: a new or changed field needs a new
 //! [`VERSION`], and every later version must read version 1; `v` stays the first field, `sum` the last, and the rule of `sum` the
 //! same in all versions, so that a newer line is never taken for damage; the fields up to `time` keep their order, because
 //! `glance.rs` and `index/search.rs` read them by their place.
 //!
-//! One line, shown here in two:
+//! One line, shown here in two; `docs/TAPE.md`, "The line", specifies the fields:
 //!
 //! ```text
 //! {"v":1,"session":"s","seq":7,"id":"0193…","kind":"result","anchor":"001_session-start","time":1732000000000,
 //!  "cause":{"entry":6},"turn":2,"step":1,"ticket":6,"more":1,"in":{…},"data":{…},"sum":"61d3c2a09be4f7c5"}
 //! ```
-//!
-//! - `cause`, `turn`, `step`, `ticket`, `more`, `prev` and `in` are left out where there is nothing to say.
-//! - `sum` is the first 16 hex digits of BLAKE3 over the sum before and this line up to `,"sum"`.
-//!   It is always the last field and always computed so, whatever `v` says.
-//! - `more` counts the lines of the same append that follow: an append is read whole or not at all.
-//! - `prev` stands on the first line of every file that does not begin with entry 1: the sum that this file goes on from.
-//!   So a file can be read without the ones before it.
 
 mod glance;
 
@@ -54,7 +47,7 @@ pub(crate) struct Sum([u8; 16]);
 impl Sum {
     const START: Sum = Sum(*b"0000000000000000");
 
-    /// The sum that the first line of a tape goes on from.
+    /// The sum that the first line of a tape continues from.
     pub(super) fn zero() -> Sum {
         Sum::START
     }
@@ -72,7 +65,7 @@ impl Sum {
         Sum(digits)
     }
 
-    /// The sum that stands at the end of a line. Not checked.
+    /// The sum at the end of a line. Not checked.
     pub(super) fn at_end_of(line: &[u8]) -> Option<Sum> {
         let tail = line.get(line.len().checked_sub(SUM_FIELD_BYTES)?..)?;
         let digits = tail.strip_prefix(b",\"sum\":\"")?.strip_suffix(b"\"}")?;
@@ -91,7 +84,7 @@ impl Sum {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// The place where a tape stands: everything that the next line goes on from.
+/// The position of a tape: everything that the next line continues from.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub(super) session: SessionId,
@@ -125,7 +118,7 @@ impl Chain {
         Chain { unknown: true, ..Chain::start(session, anchor) }
     }
 
-    /// The place behind an entry of another tape, from which a fork goes on.
+    /// The place after an entry of another tape, from which a fork continues.
     pub(super) fn forked(session: &SessionId, anchor: &str, seq: Seq, sum: Sum) -> Chain {
         Chain { seq, sum, ..Chain::start(session, anchor) }
     }
@@ -201,7 +194,7 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
     Ok(out)
 }
 
-/// A UUIDv7 of the entry's time, made from where the entry stands instead of from chance: the same entry appended to the same tape
+/// A UUIDv7 of the entry's time, made from the entry's position instead of from chance: the same entry appended to the same tape
 /// has the same id in every run. The 12 bits after the time are the low bits of the seq, so ids of one millisecond sort as their
 /// entries, except across a multiple of 4,096.
 fn entry_id(chain: &Chain, entry: &Entry, sum: Sum) -> Uuid {
@@ -273,24 +266,24 @@ pub(crate) struct Decoded {
     pub(super) offsets: Vec<usize>,
     /// How many lines of the same append follow each entry.
     pub(super) more: Vec<usize>,
-    /// The entry, and its sum, that the first line goes on from.
+    /// The entry, and its sum, that the first line continues from.
     pub(super) began: (Seq, Sum),
     /// The place behind the last sound entry.
     pub(crate) chain: Chain,
     /// The length of the sound lines, in bytes.
     pub(crate) good_bytes: usize,
-    /// What stands behind the sound lines.
+    /// What follows the sound lines.
     pub(crate) rest: Rest,
 }
 
 impl Decoded {
-    /// Whether the first line goes on from the end of the file before. No line goes on from any.
+    /// Whether the first line continues from the end of the file before. True for no lines.
     pub(super) fn goes_on_from(&self, before: &Chain) -> bool {
         self.entries.is_empty() || self.began == (before.seq, before.sum)
     }
 }
 
-/// What stands behind the sound lines of a file.
+/// What follows the sound lines of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Nothing.
@@ -309,7 +302,8 @@ pub(crate) enum Rest {
     },
 }
 
-/// Reads the lines of one file that goes on from `chain`. The only error is [`TapeError::Newer`]; damage is in [`Decoded::rest`].
+/// Reads the lines of one file that continues from `chain`. The only error is [`TapeError::Newer`]; damage is in
+/// [`Decoded::rest`].
 pub(crate) fn decode_lines(chain: &Chain, bytes: &[u8]) -> Result<Decoded, TapeError> {
     let (good, newer) = decode_known_lines(chain, bytes);
     let file = || Path::new(&*chain.anchor).into();
@@ -436,7 +430,7 @@ fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry
     }
 }
 
-/// The version of a line. It is the first field, so it can be read whatever else has changed.
+/// The version of a line. It is the first field, so it can be read even if everything else has changed.
 fn version_of(line: &[u8]) -> Option<u64> {
     let digits = line.strip_prefix(b"{\"v\":")?;
     let end = digits.iter().position(|b| !b.is_ascii_digit())?;

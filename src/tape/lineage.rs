@@ -1,5 +1,5 @@
-//! The origin of a fork (a session that goes on from an entry of another one): the entry `forked` that its tape begins with, and
-//! the data of that entry, which names the parent and the parent's entry.
+//! The origin of a fork (a session that continues from an entry of another one): the entry `forked` that its tape begins with,
+//! and the data of that entry, which names the parent and the parent's entry.
 //!
 //! A change must keep: [`Forked`] is a stored format, so a field can only be added with a default, and none may go. [`origin`]
 //! reads one line and checks nothing: before an entry of the parent counts as one of the fork, the caller must check that the
@@ -19,7 +19,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// The kind of the entry that a fork's tape begins with.
 const FORKED: &str = "forked";
 
-/// The most tapes that are read before a fork's own to open it: those that it goes on from, back to the nearest anchor.
+/// The most tapes that are read before a fork's own to open it: those that it continues from, back to the nearest anchor.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
 /// The origin of a fork: the data of its first entry. Stored format.
@@ -42,7 +42,7 @@ pub struct Forked {
 }
 
 impl Forked {
-    /// The origin of a fork, from the first entry of its tape; `None` where the tape is no fork's.
+    /// The origin of a fork, from the first entry of its tape; `None` if the tape is not a fork's.
     #[must_use]
     pub fn of(first: &Entry) -> Option<Forked> {
         if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
@@ -70,6 +70,6 @@ fn forked_of(line: &[u8]) -> Option<Forked> {
     if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
 }
 
-/// The most tapes that a fork may go on from, one after the other, with or without anchors between. More of them are taken for a
-/// circle: [`TapeError::TooDeep`].
+/// The most tapes that a fork may continue from, one after the other, with or without anchors between. More of them are taken for
+/// a circle: [`TapeError::TooDeep`].
 pub(super) const FORKS_OF_FORKS_MAX: u32 = 10_000;

@@ -1,12 +1,12 @@
-//! Marks: notes about a session beside its tape, readable without the tape, because the tape may be the reason for a crash.
+//! Marks: notes about a session next to its tape, readable without the tape, because the tape may be the reason for a crash.
 //!
 //! An engine (the code that keeps tapes: files, memory, a host's database) keeps a mark under a name, some with a text. The text of
 //! `Fork` is the fork's name. The other texts mean nothing to an engine: that of `Parked` is made and read here, that of `Imported`
 //! in `import/narrowed.rs`.
 //!
-//! A change must keep: the text of `Parked` is a stored format, in which unknown fields are passed over and missing ones have
-//! defaults; an engine sets [`Mark::Protected`], [`Mark::Hidden`] and [`Mark::Fork`] either before an erasure looks at them or not
-//! at all, so that no session is erased that somebody has just protected or forked.
+//! A change must keep: the text of `Parked` is a stored format, in which unknown fields are ignored and missing ones have
+//! defaults; an engine sets [`Mark::Protected`], [`Mark::Hidden`] and [`Mark::Fork`] either before an erasure looks at them or
+//! not at all, so that no session is erased that was just protected or forked.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,16 +21,16 @@ pub enum Mark {
     Open,
     /// The session is kept stopped. May be set for a session that does not exist.
     Parked,
-    /// The session is never swept. [`TapeError::Missing`] where there is no such session, also at the moment of an erasure.
+    /// The session is never swept. [`TapeError::Missing`] if the session does not exist, also at the moment of an erasure.
     Protected,
-    /// The session was deleted, and is kept for the forks that go on from it. [`TapeError::Claimed`] while somebody has it open;
+    /// The session was deleted, and is kept for the forks that depend on it. [`TapeError::Claimed`] while it is open;
     /// [`TapeError::Missing`] as for `Protected`.
     Hidden,
-    /// A fork of this name may go on from the session: one mark for each fork. [`TapeError::Missing`] as for `Protected`.
+    /// A fork of this name may continue from the session: one mark for each fork. [`TapeError::Missing`] as for `Protected`.
     Fork,
     /// The session came from a file that is not trusted. Set only by [`Store::import`](super::Store::import).
     Imported,
-    /// Some process has the claim, through this value or from elsewhere, or the engine cannot tell. Nobody sets this mark: the
+    /// Some process has the claim, through this value or from elsewhere, or the engine does not know. This mark is never set: the
     /// engine computes it.
     Claimed,
 }

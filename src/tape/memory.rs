@@ -3,14 +3,14 @@
 //!
 //! It keeps every promise of [`TapeStore`] except one: nothing survives the process. An append is always answered at once.
 //!
-//! It takes no more than its [`MemoryLimits`], and removes nothing by itself. Beyond them, it refuses with
+//! It takes no more than its [`MemoryLimits`], and removes nothing on its own. Beyond them, it refuses with
 //! [`TapeError::MemoryFull`], like a full disk, until the host removes sessions that are over
 //! ([`Runtime::sweep`](crate::Runtime::sweep), by number, age or size) or allows more. A turn that is open can still end: its
 //! appends may use a small reserve, as in a store of files.
 //!
 //! One mutex guards all tapes, and async threads take it for each append. So a change must not copy more entries under it than
-//! those of one append: a reader shares the entries (`Arc`) and copies them after the lock is given back. The store uses no disk
-//! and no thread of its own. The texts of marks have the same form as in other engines.
+//! those of one append: a reader shares the entries (`Arc`) and copies them after the lock is released. The store uses no disk
+//! and starts no thread. The texts of marks have the same form as in other engines.
 
 mod tapes;
 
@@ -69,7 +69,7 @@ impl MemoryStore {
 
     /// Sets other limits, for all clones. Removes nothing, even if the store holds more than the new limits.
     ///
-    /// Nobody is told that there is room again: a session with something to record tries again twice a second by itself.
+    /// Room that becomes free is not announced: a session with something to record tries again twice a second.
     pub fn set_limits(&self, limits: MemoryLimits) {
         self.memory().limits = limits;
     }
@@ -80,7 +80,7 @@ impl MemoryStore {
         self.memory().bytes
     }
 
-    /// Closes the store for all clones: from now on nothing can be written, and every session is given back. Reading goes on.
+    /// Closes the store for all clones: from now on nothing can be written, and every session is released. Reading still works.
     pub fn close(&self) {
         let mut memory = self.memory();
         memory.closed = true;
@@ -106,7 +106,7 @@ impl TapeStore for MemoryStore {
         let mut memory = self.memory();
         memory.must_be_open()?;
         match memory.tapes.get(session) {
-            // A tape without an entry and without a writer: nobody was told that it exists.
+            // A tape without an entry and without a writer: its existence was never reported.
             Some(tape) if tape.last_own().is_none() && tape.holder.is_none() => {}
             Some(_) => return Err(TapeError::Exists { session: session.clone() }),
             None => memory.must_have_room_for_one_more()?,
@@ -179,7 +179,7 @@ impl TapeStore for MemoryStore {
     }
 }
 
-/// The claim on one tape. Dropping it gives the session back.
+/// The claim on one tape. Dropping it releases the session.
 #[derive(Debug)]
 struct MemoryWriter {
     store: MemoryStore,

@@ -1,7 +1,7 @@
 //! Who may write a session: one lock file for each store that is open for writing, one claim file for each session that it writes.
 //!
-//! A store that is open for writing is an *owner*: it holds a lock (`flock`) on `owners/<owner>.lock` for as long as it lives, and
-//! the system gives that lock back however the process ends. A session's `claim` names its owner. A claim is stale when its
+//! A store that is open for writing is an *owner*: it holds a lock (`flock`) on `owners/<owner>.lock` for as long as it lives,
+//! and the system releases that lock on any end of the process. A session's `claim` names its owner. A claim is stale when its
 //! owner's lock is free: a dead owner never comes back. At most one live owner has a session's claim at a time, across processes.
 //!
 //! A change must keep: an owner's lock is held for as long as one of its claims is in use, also if its store was closed meanwhile
@@ -31,7 +31,7 @@ use crate::words::ids::SessionId;
 /// How long to wait for another store that takes over what dead owners left. After that, the sessions count as in use.
 const BURIAL_WAIT: Duration = Duration::from_secs(10);
 
-/// This store as an owner. Dropping it gives its lock back.
+/// This store as an owner. Dropping it releases its lock.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) identity: Identity,
@@ -47,10 +47,10 @@ pub(super) struct Identity {
     pub(super) owner: String,
     pub(super) pid: u32,
     pub(super) host: String,
-    /// The id of this start of the machine; absent where the system does not say.
+    /// The id of this start of the machine; absent if the system does not say.
     pub(super) boot: Option<String>,
     pub(super) durability: Durability,
-    /// The namespace of `pid`; absent where the system does not say.
+    /// The namespace of `pid`; absent if the system does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pids: Option<String>,
 }
@@ -117,8 +117,8 @@ impl Owner {
     pub(super) fn new(layout: &Layout, durability: Durability) -> Result<Owner, TapeError> {
         let identity = Identity::of_this_process(durability);
         let path = layout.lock(&identity.owner);
-        // Lock the file before it has its name. Else a store that opens at this moment would find it free, take its owner for dead,
-        // and delete it. A name without an ending is no owner's.
+        // Lock the file before it has its name. Else a store that opens at this moment would find it free, take its owner for
+        // dead, and delete it. A name without an ending is not an owner's.
         let draft = layout.owners().join(&identity.owner);
         let made = || {
             let mut lock = new_file(&draft)?;
@@ -136,7 +136,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Remove the name while the file is still locked, so that nobody finds it there and free.
+        // Remove the name while the file is still locked, so that no store finds it there and free.
         let _ = remove_file(&self.path);
     }
 }
@@ -153,7 +153,8 @@ pub(super) fn is_alive(layout: &Layout, owner: &str) -> Result<bool, TapeError> 
     }
 }
 
-/// Locks `owners/`: until the file is dropped, nobody else takes over what dead owners left. Waits 10 s at most; `None` after that.
+/// Locks `owners/`: until the file is dropped, no other store takes over what dead owners left. Waits 10 s at most; `None` after
+/// that.
 pub(super) fn lock_burials(layout: &Layout) -> Result<Option<File>, TapeError> {
     let path = layout.owners();
     let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
@@ -177,13 +178,13 @@ pub(super) struct Claim {
     path: PathBuf,
     /// Alive for as long as the claim is in use.
     _owner: Arc<Owner>,
-    /// The owner that wrote the session last; absent where there was none.
+    /// The owner that wrote the session last; absent if there was none.
     pub(super) before: Option<Identity>,
 }
 
 impl Claim {
-    /// Claims a session whose folder exists; [`TapeError::Claimed`] where a live owner has it. `replay` is called with the name of
-    /// a dead owner before its claim is taken over.
+    /// Claims a session whose folder exists; [`TapeError::Claimed`] if a live owner has it. `replay` is called with the name of a
+    /// dead owner before its claim is taken over.
     pub(super) fn take(
         layout: &Layout,
         owner: &Arc<Owner>,
@@ -196,7 +197,7 @@ impl Claim {
         // `writer` stays when the claim goes, and tells the next owner who wrote last.
         if before.as_ref() != Some(&owner.identity) {
             put(layout, owner, &writer, |from, to| std::fs::rename(from, to)).inspect_err(|_| {
-                // The claim was not taken: take its file away, or others would be told that this owner has the session.
+                // The claim was not taken: remove its file, or others would see that this owner has the session.
                 let _ = remove_file(&path);
             })?;
         }
@@ -208,7 +209,7 @@ impl Claim {
         Ok(Identity::read(&layout.claim(session))?.map(|identity| identity.owner))
     }
 
-    /// Gives the session back: removes the claim's file, and does not wait for anybody.
+    /// Releases the session: removes the claim's file, without waiting.
     pub(super) fn release(self) {
         let _ = remove_file(&self.path);
     }
@@ -217,8 +218,8 @@ impl Claim {
 /// Makes a file with this owner's identity and passes it to `name`, which puts it in `place`. After a crash in between, the draft
 /// goes with everything else that this owner left.
 ///
-/// The file is a further name (hard link) of the lock file, which has the identity already: a file of its own costs the file
-/// system many times as much, and is made only where the lock file can have no further name.
+/// The file is a further name (hard link) of the lock file, which has the identity already: a separate file costs the file system
+/// many times as much, and is made only if the lock file can have no further name.
 fn put(
     layout: &Layout,
     owner: &Owner,
@@ -236,7 +237,7 @@ fn put(
     made.and(remove_file(&draft))
 }
 
-/// Puts this owner's name in the place of the session's claim; takes over the claim of a dead owner after `replay`.
+/// Puts this owner's name in the session's claim; takes over the claim of a dead owner after `replay`.
 fn secure(
     layout: &Layout,
     owner: &Owner,
@@ -250,7 +251,7 @@ fn secure(
             return Ok(());
         }
         let Some(holder) = Identity::read(&path)? else {
-            // Nobody has a claim, and still there is no link: the lock file may have as many names as it can have.
+            // There is no claim, and the link still failed: the lock file may have as many names as it can have.
             match put(layout, owner, &path, |from, to| std::fs::hard_link(from, to)) {
                 Err(TapeError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => continue,
                 put => return put,

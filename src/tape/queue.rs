@@ -51,7 +51,7 @@ pub(super) enum What {
     Append(Append),
     /// Puts the mark that [`State::mark`](super::handle::State) wants when the thread gets there.
     Mark,
-    /// Gives the session back: its handle is gone, or the store is closed.
+    /// Releases the session: its handle is gone, or the store is closed.
     Release,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Append {
     pub(super) bytes: Vec<u8>,
     /// The folder of the new anchor that these lines begin, if they begin one.
     pub(super) begin: Option<String>,
-    /// Where the tape stands once these lines are on it.
+    /// The position of the tape once these lines are on it.
     pub(super) after: Chain,
 }
 
@@ -135,8 +135,8 @@ impl Queue {
     }
 
     /// Takes a job, without waiting for the disk. The first job starts the thread. On an error the job was not taken:
-    /// [`TapeError::Busy`], [`TapeError::Closed`], or [`TapeError::Io`] where the thread cannot be started. Only appends are
-    /// counted against the bound, because each tape has at most one [`What::Release`] and one [`What::Mark`] in the queue.
+    /// [`TapeError::Busy`], [`TapeError::Closed`], or [`TapeError::Io`] if the thread cannot be started. Only appends are counted
+    /// against the bound, because each tape has at most one [`What::Release`] and one [`What::Mark`] in the queue.
     pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), TapeError> {
         let options = &self.writer.options;
         let mut inner = self.inner.lock();
@@ -243,8 +243,8 @@ impl Queue {
             inner = unspoiled(self.wake.wait(inner));
         }
         let mut bytes = 0;
-        // A release is worked on alone, after the jobs before it: all appends are told before the session is given back, so the
-        // next holder hears nothing of them.
+        // A release runs alone, after the jobs before it: all appends are reported before the session is released, so the next
+        // holder sees nothing of them.
         let fits = |job: &&Arc<Job>| {
             bytes += job.bytes();
             bytes <= bytes_max && !matches!(job.what, What::Release)

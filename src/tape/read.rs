@@ -1,12 +1,12 @@
-//! Reading the files of one session's tape: to go on writing them (with the repair of a torn tail, the part of an append that a
-//! crash cut off), or beside their writer.
+//! Reading the files of one session's tape: to continue writing them (with the repair of a torn tail, the part of an append that
+//! a crash cut off), or alongside their writer.
 //!
 //! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and a later anchor without
 //! a sound line is set aside as a folder. A file with a bad line that has lines behind it is left as it is, and the tape can then
 //! only be read ([`Damage`]).
 //!
 //! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions
-//! take no lock and change nothing, because they run beside a writer; a caller without the claim tries again
+//! take no lock and change nothing, because they run alongside a writer; a caller without the claim tries again
 //! ([`again_if_damaged`]) before it answers with [`TapeError::Damaged`], because a writer that cuts back a failed write looks like
 //! damage. Everything here blocks on the disk.
 
@@ -40,7 +40,7 @@ pub struct Repair {
     pub set_aside: PathBuf,
 }
 
-/// A session's newest readable anchor, opened to go on writing it.
+/// A session's newest readable anchor, opened to continue writing it.
 pub(super) struct Opened {
     pub(super) chain: Chain,
     pub(super) entries: Vec<Entry>,
@@ -73,7 +73,7 @@ pub(super) fn open_to_write(layout: &Layout, session: &SessionId) -> Result<Open
             let length = read.good_bytes as u64;
             return Ok(Opened { chain: read.chain, entries: read.entries, anchors, length, repair, damage });
         }
-        // An anchor without one sound entry was never begun: the one before goes on.
+        // An anchor without one sound entry was never begun: the one before continues.
         anchors.pop();
         if damage.is_none() {
             set_anchor_aside(layout, session, &anchor)?;
@@ -123,7 +123,7 @@ pub(super) fn newest_at(
     Ok(begun.checked_sub(1))
 }
 
-/// Whether the checksum of a file's first line is right for the sum that the line says it goes on from.
+/// Whether the checksum of a file's first line is right for the sum that the line says it continues from.
 fn first_is_sound(path: &Path) -> Result<bool, TapeError> {
     let line = first_line(path)?;
     Ok(line.is_some_and(|line| Link::of(&line).is_some_and(|link| link.follows(link.prev()))))
@@ -137,7 +137,7 @@ pub(super) fn read_file(layout: &Layout, session: &SessionId, anchor: &str) -> R
     Ok((bytes, read))
 }
 
-/// The chain that an anchor's file goes on from: the start of a tape, or one that its first line tells.
+/// The chain that an anchor's file continues: the start of a tape, or the one in its first line.
 fn chain_of(session: &SessionId, anchor: &str) -> Chain {
     let is_first = super::layout::anchor_number(anchor) == Some(1);
     if is_first { Chain::start(session, anchor) } else { Chain::unknown(session, anchor) }
@@ -222,8 +222,8 @@ pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeEr
     Ok(bytes)
 }
 
-/// Copies the tail into a file of its own next to the tape, syncs it, and then cuts it off. In this order, so that the bytes are in
-/// one of the two files at every moment.
+/// Copies the tail into a new file next to the tape, syncs it, and then cuts it off. In this order, so that the bytes are in one
+/// of the two files at every moment.
 fn set_aside(file: &Path, line: usize, what: String, keep: u64) -> Result<Repair, TapeError> {
     let (set_aside, mut copy) = free_name(file)?;
     // Piece by piece: a tail may be larger than the memory.
@@ -337,8 +337,8 @@ mod tests {
         assert_eq!(bytes_through(&path, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
     }
 
-    /// Seen on the release binary: a torn tail of 1 GB took 1.06 GB of memory. A line that no tape can have is not read whole, and
-    /// what comes behind it still is, so that it is told from a torn tail.
+    /// Seen on the release binary: a torn tail of 1 GB took 1.06 GB of memory. A line that no tape can have is not read whole,
+    /// but the file is read past it, to distinguish it from a torn tail.
     #[test]
     fn a_line_that_is_too_long_is_not_read_whole() {
         let folder = tempfile::tempdir().unwrap();

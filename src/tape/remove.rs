@@ -1,13 +1,13 @@
-//! Deleting a session over any engine: at once, or, while forks go on from it, hidden until the last of them is gone.
+//! Deleting a session over any engine: at once, or, while forks depend on it, hidden until the last of them is gone.
 //!
 //! In one step, the engine erases a session or says which mark forbids it. So a session with a fork's mark is not erased, and
-//! [`delete_unused`] (a sweep) does not erase a session that is protected at that moment; a deletion that a host asks for does not
-//! look at the protection. After a crash, a session is there, gone, or hidden; [`finish`] erases hidden sessions without a fork at
+//! [`delete_unused`] (a sweep) does not erase a session that is protected at that moment; a deletion that a host asks for ignores
+//! the protection. After a crash, a session is unchanged, gone, or hidden; [`finish`] erases hidden sessions without a fork at
 //! the next start.
 //!
-//! A change must keep: a session with an open turn is deleted only where nobody will go on with it (`delete_given_up`); a session
-//! with forks is hidden before its last entry is looked at, so nobody can go on with it meanwhile; a fork's mark is cleared only if
-//! the fork was erased or is not there, because the mark is what keeps its parent. Blocks, and may wait 10 s for another owner.
+//! A change must keep: a session with an open turn is deleted only if it will not be continued (`delete_given_up`); a session
+//! with forks is hidden before its last entry is read, so it cannot be continued meanwhile; a fork's mark is cleared only if the
+//! fork was erased or does not exist, because the mark is what keeps its parent. Blocks, and may wait 10 s for another owner.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::words::ids::{Seq, SessionId};
 pub enum Deleted {
     /// The session is gone, with its large outputs.
     Gone,
-    /// Forks go on from the session: only they can read it, and it goes with the last of them.
+    /// Forks continue from the session: only they can read it, and it goes with the last of them.
     Hidden,
 }
 
@@ -35,8 +35,8 @@ const TRIES_MAX: u32 = 5;
 const WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Deletes a session, or hides it while forks go on from it. [`TapeError::GoneOn`] where `last` is not its last entry;
-/// [`TapeError::Unfinished`] where `unless` has [`Mark::Open`] and that mark is set. `unless` has no other marks.
+/// Deletes a session, or hides it while forks depend on it. [`TapeError::GoneOn`] if `last` is not its last entry;
+/// [`TapeError::Unfinished`] if `unless` has [`Mark::Open`] and that mark is set. `unless` has no other marks.
 pub(super) fn delete<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -50,7 +50,7 @@ pub(super) fn delete<S: TapeStore + ?Sized>(
         Some(Mark::Open) => return Err(unfinished),
         Some(_) => {}
     }
-    // To set this mark, nobody may have the session open; from here on nobody can open it.
+    // This mark can be set only while the session is not open; from here on it cannot be opened.
     store.mark(session, Mark::Hidden, "")?;
     let shown_again = |error| store.unmark(session, Mark::Hidden, "").and(Err(error));
     let now = store.summary(session)?.seq;
@@ -86,8 +86,8 @@ pub(super) fn delete_unused<S: TapeStore + ?Sized>(
     }
 }
 
-/// Erases hidden sessions that no fork goes on from: the deletion of their last fork was cut off. Returns what failed; the others
-/// are erased all the same.
+/// Erases hidden sessions without a fork: the deletion of their last fork was cut off. Returns what failed; the others are still
+/// erased.
 pub(crate) fn finish<S: TapeStore + ?Sized>(store: &S) -> Vec<TapeError> {
     let hidden = match store.marks(Mark::Hidden, None) {
         Ok(hidden) => hidden,
@@ -101,8 +101,8 @@ pub(crate) fn finish<S: TapeStore + ?Sized>(store: &S) -> Vec<TapeError> {
     erased.filter_map(Result::err).collect()
 }
 
-/// Erases a session, unless it has a fork or one of these marks; then also the hidden session that it goes on from, if this was its
-/// last fork. Returns the mark that forbids the erasure.
+/// Erases a session, unless it has a fork or one of these marks; then also the hidden session that it continues from, if this was
+/// its last fork. Returns the mark that forbids the erasure.
 fn erase<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -118,7 +118,7 @@ fn erase<S: TapeStore + ?Sized>(
     Ok(refused)
 }
 
-/// Erases the hidden session that an erased fork went on from, if this was its last fork; and so on, parent by parent.
+/// Erases the hidden session that an erased fork continued from, if this was its last fork; and so on, parent by parent.
 fn release<S: TapeStore + ?Sized>(store: &S, from: Option<Forked>, fork: SessionId) -> Result<(), TapeError> {
     let (mut from, mut fork) = (from, fork);
     while let Some(Forked { parent, .. }) = from {
@@ -138,8 +138,8 @@ fn release<S: TapeStore + ?Sized>(store: &S, from: Option<Forked>, fork: Session
     Ok(())
 }
 
-/// Erases a hidden session, unless a fork goes on from it; says whether it did. Waits for another owner that has the session open:
-/// that owner is removing another fork of it, or is about to see that it is hidden.
+/// Erases a hidden session, unless a fork continues from it; returns whether it did. Waits for another owner that has the session
+/// open: that owner is removing another fork of it, or is about to see that it is hidden.
 fn erase_hidden<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<bool, TapeError> {
     let started = Instant::now();
     loop {

@@ -35,8 +35,8 @@ pub(super) struct Found {
     pub(super) more: u64,
 }
 
-/// The entry `seq` of a file; `None` where the file does not have it. [`TapeError::Damaged`] where its line does not fit the line
-/// before it.
+/// The entry `seq` of a file; `None` if the file does not have it. [`TapeError::Damaged`] if its line does not fit the line before
+/// it.
 pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let found = place_before(&file, seq).and_then(|from| scan(&file, from, seq));
@@ -44,7 +44,7 @@ pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
         Scanned::Found(found) => Ok(Some(found)),
         Scanned::NotThere => Ok(None),
         Scanned::Unsound => {
-            let what = "the line does not go on from the one before it".into();
+            let what = "the line does not continue the one before it".into();
             let last_good = Seq(seq.0.saturating_sub(1));
             Err(TapeError::Damaged(Damage { file: path.into(), line: line_number(path, seq)?, what, last_good }))
         }
@@ -58,7 +58,7 @@ fn place_before(file: &File, seq: Seq) -> io::Result<u64> {
         let middle = from + (to - from) / 2;
         match next_line(file, middle, to)? {
             Some((begins, Some(found))) if found < seq => from = begins,
-            // The line is not before `seq`, or no line begins here, or it cannot be read: go on in the first half.
+            // The line is not before `seq`, or no line begins here, or it cannot be read: continue in the first half.
             _ => to = middle,
         }
     }

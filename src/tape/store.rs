@@ -5,9 +5,9 @@
 //! [`StoreReport::undone`]. What another store is just finishing, or has claimed, is waited for (10 s at a time) and then left to
 //! it. A store that was opened with [`Access::Read`] changes nothing and keeps no lock.
 //!
-//! **[`Store::close`]** waits for its I/O thread, at most for its limit. When it returns without an error, every append that was
-//! taken is written or has failed, each was reported, and every session is given back, with two exceptions: a session that is being
-//! opened meanwhile is given back as soon as it is open, and its opener gets [`TapeError::Closed`]; and one that could not be
+//! **[`Store::close`]** waits for its I/O thread, at most for its limit. When it returns without an error, every accepted append
+//! is written or has failed, each was reported, and every session is released, with two exceptions: a session that is being
+//! opened meanwhile is released as soon as it is open, and its opener gets [`TapeError::Closed`]; and one that could not be
 //! synced keeps its claim, so that the next owner replays the commit log.
 //!
 //! A change must keep:
@@ -116,7 +116,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Io`], and [`TapeError::Newer`] where a later version of this library made the folder.
+    /// [`TapeError::Io`], and [`TapeError::Newer`] if a later version of this library made the folder.
     pub fn open(path: impl Into<PathBuf>, options: StoreOptions) -> Result<Store, TapeError> {
         Store::open_on(path.into(), options, Arc::new(RealDisk))
     }
@@ -176,7 +176,7 @@ impl Store {
         &self.inner.report
     }
 
-    /// Reads a session that this store has claimed, mends its end, and leaves its newest file ready for appends.
+    /// Reads a session that this store has claimed, repairs its end, and leaves its newest file ready for appends.
     fn open_claimed(&self, session: &SessionId) -> Result<(Opened, LogFile), TapeError> {
         let layout = self.layout();
         for name in names_in(&layout.anchors(session))?.iter().filter(|name| name.starts_with(".new-")) {
@@ -194,18 +194,18 @@ impl Store {
         Ok((opened, LogFile::new(path, length)))
     }
 
-    /// [`TapeError::Missing`] where the session has no folder, or was deleted and is hidden.
+    /// [`TapeError::Missing`] if the session has no folder, or was deleted and is hidden.
     pub(super) fn must_exist(&self, session: &SessionId) -> Result<(), TapeError> {
         self.must_be_there(session)?;
         must_be_shown(self, session)
     }
 
-    /// Closes the store for all its clones and tapes: writes what waits, gives every session back, ends the thread.
-    /// From then on appends fail with [`TapeError::Closed`]. Doing it twice is fine.
+    /// Closes the store for all its clones and tapes: writes what waits, releases every session, ends the thread. From then on
+    /// appends fail with [`TapeError::Closed`]. Doing it twice is fine.
     ///
     /// # Errors
     ///
-    /// [`TapeError::Busy`] where the disk did not keep up within `limit`; the thread goes on and ends when it can.
+    /// [`TapeError::Busy`] if the disk did not keep up within `limit`; the thread continues and ends when it can.
     pub fn close(&self, limit: Duration) -> Result<(), TapeError> {
         // First stop the queue: a tape that is not in the list below can then write nothing more.
         self.inner.queue.stop_appends();
@@ -233,7 +233,7 @@ impl Store {
         sync_folder(&layout.sessions())
     }
 
-    /// Whether acknowledged lines may be lost: the last writer used `Process`, and the machine was started anew since.
+    /// Whether acknowledged lines may be lost: the last writer used `Process`, and the machine was restarted since.
     fn was_rebooted(&self, before: Option<Identity>) -> bool {
         let now = self.inner.writer.owner.lock().as_ref().and_then(|owner| owner.identity.boot.clone());
         before.is_some_and(|before| {

@@ -1,10 +1,10 @@
 //! Verifies the tapes of a store of files: [`Store::verify`] those of one session, [`Store::verify_all`] all of them. Each flaw
 //! that is found is reported as a [`Finding`].
 //!
-//! Each file is read and checked up to its first bad line; one finding names that line. Other findings name a file that does not go
-//! on from the one before it, and a file that a later version wrote or the system does not let be read. Damage in a session's own
-//! files is a finding and not an `Err`, so that a bad tape does not keep the others from being checked. Runs beside live writers; a
-//! torn tail may then be an append that is being written.
+//! Each file is read and checked up to its first bad line; one finding names that line. Other findings name a file that does not
+//! continue its predecessor, a file of a later version, and a file that cannot be read. Damage in a session's own files is a
+//! finding and not an `Err`, so that a bad tape does not keep the others from being checked. Runs alongside live writers; a torn
+//! tail may then be an append that is being written.
 //!
 //! A change must write nothing and take no lock: people run this on a store that they want to rescue. Reads whole files and blocks.
 
@@ -38,8 +38,8 @@ pub struct Finding {
 /// The kind of flaw of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; beside a live writer it
-    /// may be what is being written just now.
+    /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; next to a live writer it may
+    /// be an append that is being written.
     Torn,
     /// A line is bad, and it is not the unfinished end of the newest file. The lines of its file behind it are not read.
     Bad,
@@ -48,7 +48,7 @@ pub enum Flaw {
     Break,
     /// A later version of this library wrote it.
     Newer,
-    /// The system does not let it be read, or it is no regular file or folder.
+    /// It cannot be read, or it is not a regular file or folder.
     Unreadable,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why the entries before a fork's own cannot be read; `None` where they can.
+/// Why the entries before a fork's own cannot be read; `None` if they can.
 fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError> {
     match before_fork(store, forked) {
         Ok(_) => Ok(None),
@@ -73,11 +73,11 @@ fn unfounded(store: &Store, forked: &Forked) -> Result<Option<String>, TapeError
 }
 
 impl Store {
-    /// Reads all files of a session's own tape. Reports the first bad line of each, and each file that does not go on from the one
-    /// before it. Takes no lock.
+    /// Reads all files of a session's own tape. Reports the first bad line of each, and each file that does not continue its
+    /// predecessor. Takes no lock.
     ///
-    /// Of a fork, it also checks that the parent has the entry that the fork goes on from, with that
-    /// checksum and nothing bad between the parent's anchor and that entry. It does not check the rest of the parent.
+    /// Of a fork, it also checks that the parent has the entry that the fork continues from, with that checksum and nothing bad
+    /// between the parent's anchor and that entry. It does not check the rest of the parent.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Store {
                 }
             }
             if let Some(before) = before.as_ref().filter(|before| !read.goes_on_from(before)) {
-                find(1, Flaw::Break, format!("it does not go on from entry {} of the anchor before", before.seq));
+                find(1, Flaw::Break, format!("it does not continue entry {} of the anchor before", before.seq));
             }
             match read.rest {
                 Rest::Nothing => {}
@@ -129,7 +129,7 @@ impl Store {
         Ok(findings)
     }
 
-    /// [`Store::verify`] for all sessions, those included that were deleted and that forks go on from. A session that cannot be
+    /// [`Store::verify`] for all sessions, those included that were deleted and that forks depend on. A session that cannot be
     /// read is a finding, and so is a file among the folders of the sessions.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Store {
             }
         }
         for session in others {
-            let (file, what) = (self.layout().session(&session), "it is no folder of a session".to_owned());
+            let (file, what) = (self.layout().session(&session), "not a session folder".to_owned());
             findings.push(Finding { session, file, line: 1, flaw: Flaw::Unreadable, what });
         }
         Ok(findings)

@@ -1,20 +1,20 @@
-//! Reading tapes over any engine: a session's own entries and, of a fork, those of the tapes that it goes on from. The operations
-//! of `TapeStoreExt` (`derived.rs`) that read entries end here.
+//! Reading tapes over any engine: a session's own entries and, of a fork, those of the tapes that it continues from. The
+//! operations of `TapeStoreExt` (`derived.rs`) that read entries end here.
 //!
 //! ```text
 //! p   1 session-start  2 phase-1 ──────────────┐ entry 40
 //! f                                  3 forked {parent p, seq 40}  4 phase-2
 //! ```
 //!
-//! The first part of a fork is no anchor: it begins with a `forked` entry, which says nothing of what came before. So to read `f`
-//! before its `phase-2`, `phase-1` of `p` is read up to entry 40, and then `forked`. A fork of a fork is read likewise.
+//! The first part of a fork is not an anchor: it begins with a `forked` entry, which says nothing of what came before. So to read
+//! `f` before its `phase-2`, `phase-1` of `p` is read up to entry 40, and then `forked`. A fork of a fork is read likewise.
 //!
 //! [`load`], [`read_to`] and [`range`] take entries from a parent only if its tape has the very entry, by its checksum, that the
-//! fork goes on from ([`founded`]). [`anchors`] and [`has_entry_of`] do not check that; they give no entries.
+//! fork continues from ([`founded`]). [`anchors`] and [`has_entry_of`] do not check that; they return no entries.
 //!
-//! A change must keep that check: a session that was made anew under the parent's name must not be read as the parent. Every walk
-//! from fork to parent needs a bound, because tapes may say that they go on from each other in a circle. Only `load` claims and
-//! repairs; nothing else here may change a tape. Everything here may block.
+//! A change must keep that check: a new session under the parent's name must not be read as the parent. Every walk from fork to
+//! parent needs a bound, because tapes may say that they continue from each other in a circle. Only `load` claims and repairs;
+//! nothing else here may change a tape. Everything here may block.
 
 use super::{
     Anchor, Damage, Entry, FORK_DEPTH_MAX, Forked, LoadedTape, Mark, Notify, ReadTo, TapeError, TapeStore,
@@ -39,7 +39,7 @@ pub(super) fn load<S: TapeStore + ?Sized>(
     notify: Notify,
 ) -> Result<LoadedTape, TapeError> {
     let mut loaded = store.claim(session, notify)?;
-    // Look only with the claim: a session that somebody has cannot be hidden.
+    // Look only with the claim: an open session cannot be hidden.
     must_be_shown(store, session)?;
     let Some(forked) = loaded.entries.first().and_then(Forked::of) else { return Ok(loaded) };
     match before_fork(store, &forked) {
@@ -57,7 +57,7 @@ pub(super) fn load<S: TapeStore + ?Sized>(
     Ok(loaded)
 }
 
-/// The entries that a fork goes on from. [`TapeError::Damaged`] where they are not all there, also for want of a tape further up.
+/// The entries that a fork continues from. [`TapeError::Damaged`] if any are missing, also for want of a tape further up.
 pub(super) fn before_fork<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<ReadTo, TapeError> {
     founded(store, forked)?;
     match read_to(store, &forked.parent, forked.seq) {
@@ -73,7 +73,7 @@ fn unfounded<S: TapeStore + ?Sized>(store: &S, forked: &Forked, what: String) ->
     TapeError::Damaged(Damage { file, line: 1, what, last_good: Seq::ZERO })
 }
 
-/// [`TapeError::Damaged`] where the other tape does not have the very entry, by its checksum, that a fork goes on from.
+/// [`TapeError::Damaged`] if the other tape does not have the very entry, by its checksum, that a fork continues from.
 pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Result<(), TapeError> {
     let Forked { parent, seq, sum, .. } = forked;
     let what = match store.position(parent, *seq) {
@@ -85,7 +85,7 @@ pub(super) fn founded<S: TapeStore + ?Sized>(store: &S, forked: &Forked) -> Resu
     Err(unfounded(store, forked, what))
 }
 
-/// The entries `from` to `through`, both included, that a tape has, also on the tapes that it goes on from.
+/// The entries `from` to `through`, both included, that a tape has, also on the tapes that it continues from.
 pub(super) fn range<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -131,7 +131,7 @@ pub(super) fn read_to<S: TapeStore + ?Sized>(store: &S, session: &SessionId, seq
     }
 }
 
-/// The newest anchor at or before an entry, and whether the entry ends an append. `None` where there is no such entry.
+/// The newest anchor at or before an entry, and whether the entry ends an append. `None` if the entry does not exist.
 fn anchor_at<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
@@ -152,7 +152,7 @@ fn anchor_at<S: TapeStore + ?Sized>(
             (Some(position), from) if from.as_ref().is_none_or(|from| position.part.first != from.seq.next()) => {
                 return Ok(Some((position.part, ends_append.unwrap_or(true))));
             }
-            // The entry is on the tape that the fork goes on from, or in the fork's first part, which is no anchor.
+            // The entry is on the tape that the fork continues from, or in the fork's first part, which is not an anchor.
             (position, Some(from)) if position.is_some() || through <= from.seq => {
                 (tape, through) = (from.parent, through.min(from.seq));
             }

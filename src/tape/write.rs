@@ -2,9 +2,9 @@
 //! appends. In [`Durability::Power`] the thread writes appends in groups, in `Process` one at a time. An append in place is
 //! written by its handle (`handle.rs`, `disk.rs`).
 //!
-//! An append is told as done only when it survives what the [`Durability`] names: the session file has it (`Process`), or the
-//! commit log is synced and the session file is written (`Power`). An append that is too large for the log is synced in its session
-//! file instead. An append that the thread panicked over is tried once more, and is not written twice.
+//! An append is reported as done only when it survives what the [`Durability`] names: the session file has it (`Process`), or the
+//! commit log is synced and the session file is written (`Power`). An append that is too large for the log is synced in its
+//! session file instead. An append that the thread panicked over is tried once more, and is not written twice.
 //!
 //! A change must keep the lock order of a store, outermost first: [`Writer::commit`] → `Log::state` → `Log::file` → the list in
 //! [`OpenFiles`]. Code that holds the list may take another `Log::file` only with `try_lock`. `Queue::inner`, `live`, `owner`,
@@ -161,10 +161,10 @@ impl Writer {
         self.files.write(&self.layout, &job.log, append, sync)
     }
 
-    /// Writes appends in `Power`: all records to the log with one sync, then the session files, then all are told.
+    /// Writes appends in `Power`: all records to the log with one sync, then the session files, then all are reported.
     fn append_with_commit_log(&self, appends: &[(&Job, &Append)]) {
         let mut commit = self.commit.lock();
-        // A single append that is too large for the log is written and synced by itself.
+        // A single append that is too large for the log is written and synced separately.
         if let [(job, append)] = appends
             && append.bytes.len() > self.group_bytes_max()
         {
@@ -196,7 +196,7 @@ impl Writer {
             }
             written.push((job, done));
         }
-        // After all session files were tried, because `withdraw` may begin the log again; and before anybody is told.
+        // After all session files were tried, because `withdraw` may begin the log again; and before any report.
         for (session, anchor, at) in failed {
             commit_log.withdraw(&*self.disk, &self.layout, session, anchor, at);
         }
@@ -249,7 +249,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives a session back. First it syncs the bytes that only the commit log has durably. If that fails, the claim stays, so that
+    /// Releases a session. First it syncs the bytes that only the commit log has durably. If that fails, the claim stays, so that
     /// the log is replayed before another owner writes the session. Waits for an operation in place on this tape.
     pub(super) fn release(&self, log: &Arc<Log>) {
         fault!(self.options.faults, "tape.release", log.session.as_str());

@@ -1,5 +1,6 @@
-//! [`TaskProgress`]: the envelope (JSON form) that says how far a task is while it waits or runs. `runtime/task/progress.rs` makes
-//! it anew for each look, from the states of parent and child. It is shown and not recorded, and does not say how a task ended.
+//! [`TaskProgress`]: the envelope (JSON form) that says how far a task is while it waits or runs. `runtime/task/progress.rs`
+//! makes a new one for each look, from the states of parent and child. It is shown and not recorded, and does not say how a task
+//! ended.
 //!
 //! Other programs read its JSON form, so a change must not rename or retype a field, and a new field needs a serde default.
 //! `docs/schema/task_progress.json` has the schema, and a test compares.
@@ -24,9 +25,10 @@ pub struct TaskProgress {
     /// The child.
     #[cfg_attr(feature = "tools", schemars(with = "String"))]
     pub session_id: SessionId,
-    /// Where it stands.
+    /// Its state.
     pub status: TaskStatus,
-    /// The newest calls of the child that ended while somebody waited for the task, oldest first; at most 16. Empty in a single look.
+    /// The newest calls of the child that ended while a caller waited for the task, oldest first; at most 16. Empty in a single
+    /// look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<TaskEvent>,
     /// What it used so far. Time and steps are those of the turn that runs.
@@ -40,7 +42,7 @@ pub struct TaskProgress {
     /// How long ago the child last did something, in milliseconds.
     #[serde(default)]
     pub idle_ms: u64,
-    /// Whether that is so long ago that somebody should look.
+    /// Whether that is so long ago that a person should look.
     #[serde(default)]
     pub stalled: bool,
 }
@@ -52,7 +54,7 @@ pub struct TaskProgress {
 pub struct TaskEvent {
     /// Which tool.
     pub tool: String,
-    /// What the call did, in a few words, where the tool says so.
+    /// What the call did, in a few words, if the tool says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Whether the call failed.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::version;
 use crate::{permission::Rule, words::ids::SessionId, words::is_default, words::message::FilePart};
 
-/// A task, as it is given. [`Session::delegate`](crate::Session::delegate) fills in what the sender leaves empty: the ids, the
-/// sender and the recipient.
+/// A task, as sent. [`Session::delegate`](crate::Session::delegate) fills in what the sender leaves empty: the ids, the sender
+/// and the recipient.
 ///
 /// ```
 /// use tamtam::session::TaskRequest;
@@ -31,7 +31,7 @@ pub struct TaskRequest {
     /// The version of the envelope.
     #[serde(default = "version")]
     pub v: u32,
-    /// What all tasks of one request of a user have in common: the id of its message. Filled in where it is empty.
+    /// What all tasks of one request of a user have in common: the id of its message. Filled in if empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
     /// The id of this task: that of the message which is the task. Always filled in by the runtime.
@@ -60,10 +60,10 @@ pub struct TaskRequest {
     /// Files that go with the question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<FilePart>,
-    /// The tools that the child may use at most, by names and patterns; all that agent and parent allow where this is left out.
+    /// The tools that the child may use at most, by names and patterns; all that agent and parent allow if this is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<BTreeSet<String>>,
-    /// Further rules for the child. They stand in front of its agent's, so they can only narrow what the child may do.
+    /// Further rules for the child. They come before its agent's, so they can only narrow what the child may do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auth_scope: Vec<Rule>,
     /// Two requests of one sender with the same key are one task.
@@ -73,8 +73,8 @@ pub struct TaskRequest {
     /// of the sender's own task bounds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// The session of a task that is over, to go on with; a new child where this is left out. It keeps its agent, tools and rules:
-    /// a request that names another agent, or `capabilities` or `auth_scope`, is refused.
+    /// The session of a finished task, to continue; a new child if this is left out. It keeps its agent, tools and rules: a request
+    /// that names another agent, or `capabilities` or `auth_scope`, is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "tools", schemars(with = "Option<String>"))]
     pub resume_token: Option<SessionId>,
@@ -114,7 +114,7 @@ pub struct TaskConstraints {
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ContextRef {
-    /// What it is.
+    /// Its kind.
     #[serde(rename = "type")]
     pub kind: ContextRefKind,
     /// Its name: the path of a file, the name of a symbol, the title of a document.
@@ -129,11 +129,11 @@ pub struct ContextRef {
 pub enum ContextRefKind {
     /// A file in the workspace. The child's first message has its beginning.
     File,
-    /// A symbol of the code. The child is told its name.
+    /// A symbol of the code. The child gets its name.
     Symbol,
-    /// A document. The child is told its name.
+    /// A document. The child gets its name.
     Doc,
-    /// Something remembered. The child is told its name.
+    /// Something remembered. The child gets its name.
     Memory,
 }
 

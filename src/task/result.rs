@@ -2,7 +2,7 @@
 //! task's DOWN (the report of how it ended), and makes a result for each caller that asks, from the parent's entries about the task
 //! and from the child's tape. So a result is about a task that is over.
 //!
-//! Other programs read its JSON form, and the result of a task that a model gave stands on the parent's tape. So a change must not
+//! Other programs read its JSON form, and the result of a task that a model gave is on the parent's tape. So a change must not
 //! rename or retype a field, and a new field needs a serde default. `docs/schema/task_result.json` has the schema, and a test
 //! compares.
 
@@ -55,7 +55,7 @@ pub struct TaskResult {
 #[serde(default)]
 #[non_exhaustive]
 pub struct TaskOutput {
-    /// The last text of the child; what it had by then where it was stopped.
+    /// The last text of the child; what it had by then if it was stopped.
     pub answer: String,
     /// What the answer rests on. The runtime fills in none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,7 +85,7 @@ pub struct TaskError {
     pub code: String,
     /// What happened, in words.
     pub message: String,
-    /// Whether the same task may come to a good end if it is given again.
+    /// Whether the same task may succeed if it is sent again.
     pub retryable: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct TaskError {
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TaskProvenance {
-    /// The child: its tape has every step, and its id goes on with it.
+    /// The child: its tape has every step, and its id continues it.
     #[cfg_attr(feature = "tools", schemars(with = "String"))]
     pub session_id: SessionId,
     /// The name of its agent.

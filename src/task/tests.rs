@@ -11,7 +11,7 @@ use crate::{
     words::message::{FileChange, FileImage, FilePart, FileState},
 };
 
-/// O-14 to O-19: the schema of each envelope is the one that is checked in. `UPDATE_SCHEMA=1` writes it anew.
+/// O-14 to O-19: the schema of each envelope is the one that is checked in. `UPDATE_SCHEMA=1` rewrites it.
 #[cfg(feature = "tools")]
 #[test]
 fn the_schemas_are_those_that_are_checked_in() {

@@ -1,12 +1,10 @@
 //! [`Access`]: one thing that a call wants to do, as the permission rules judge it. Values only; `permission.rs` judges them.
 //!
 //! A tool says what a call wants. A shell command wants many things at once, so the accesses of a tool are taken apart before they
-//! are judged (`permission/shell.rs`): one access for each part of a command stands in its place, and [`ShellPart`] says how a part
-//! is judged.
-//!
-//! Both types stand on tapes, and a replay judges from the recorded ones without a parser of commands. So a change must read what
-//! older versions wrote: an access without a part is matched as text. It must also keep that equal accesses want the same, because
-//! a grant for longer than one call holds for each equal access.
+//! are judged (`permission/shell.rs`): it is replaced by one access for each part of the command, and [`ShellPart`] says how a
+//! part is judged. Both types are on tapes, and a replay judges from the recorded ones without a parser of commands. So a change
+//! must read what older versions wrote: an access without a part is matched as text. It must also keep that equal accesses want
+//! the same, because a grant for longer than one call holds for each equal access.
 
 use std::fmt;
 
@@ -21,8 +19,8 @@ pub struct Access {
     /// The permission that is needed, such as `read`, `edit`, `bash` or `external_directory`; for other tools usually the tool's
     /// name.
     pub permission: String,
-    /// What the permission is needed for: a path (relative where it is in the workspace), a command, or other words of the tool;
-    /// `*` where it has none.
+    /// What the permission is needed for: a path (relative inside the workspace), a command, or other words of the tool; `*` if
+    /// it has none.
     pub pattern: String,
     /// Which part of a shell command it is; `None` for everything else, and on tapes that are older than this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,7 +130,7 @@ impl Access {
         self.part == Some(ShellPart::Write)
     }
 
-    /// Whether it is no command that may read what has no path, such as the history of a repository.
+    /// False for a command that may read what has no path, such as the history of a repository.
     pub(crate) fn keeps_to_files(&self) -> bool {
         match &self.part {
             Some(ShellPart::Command { reads, .. }) => {

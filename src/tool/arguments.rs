@@ -25,20 +25,20 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad arguments: {field}{message}")]
 pub struct BadArguments {
-    /// The field, followed by a colon and a space; empty where the arguments as a whole are wrong.
+    /// The field, followed by a colon and a space; empty if the arguments as a whole are wrong.
     pub field: String,
     /// What is wrong with it.
     pub message: String,
 }
 
-/// An argument that came in another type than its field has, and was taken all the same.
+/// An argument that had another type than its field, and was still accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
     /// The name of the argument, as the model wrote it; of a nested one the innermost name.
     pub field: String,
     /// The text that the model gave, cut to 100 characters.
     pub given: String,
-    /// What the text was taken as: `number`, `flag`.
+    /// The type that the text was read as: `number`, `flag`.
     pub taken_as: &'static str,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
             property.remove("format");
             property.retain(|key, value| key != "default" || !value.is_null());
-            // An optional field is offered as one that may be left out, not as one that may be null.
+            // An optional field is offered as one to leave out, not as nullable.
             if let Some(kind) = property.get("type").and_then(|kinds| kinds.get(0)).cloned() {
                 property.insert("type".to_owned(), kind);
             }

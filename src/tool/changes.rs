@@ -54,7 +54,7 @@ impl ChangeLog {
         self.change(|changes| changes.files.push(change));
     }
 
-    /// Reports that more may have been changed than will be listed, and why. It stands until [`ChangeLog::put`] replaces it.
+    /// Reports that more may have been changed than will be listed, and why. It holds until [`ChangeLog::put`] replaces it.
     pub fn unlisted(&self, why: impl Into<String>) {
         self.change(|changes| changes.unlisted = Some(why.into()));
     }
@@ -69,7 +69,7 @@ impl ChangeLog {
         self.change(|_| ());
     }
 
-    /// Takes the changes that were reported out of the log. A second call gives `None`, unless more was reported in between.
+    /// Takes the changes that were reported out of the log. A second call returns `None`, unless more was reported in between.
     pub(crate) fn take(&self) -> Option<Changes> {
         self.0.said.lock().take()
     }
@@ -84,7 +84,7 @@ impl ChangeLog {
 mod tests {
     use super::*;
 
-    /// A call that says nothing is told from one that changed nothing.
+    /// A call that says nothing differs from one that changed nothing.
     #[test]
     fn a_log_gives_once_what_was_said() {
         let log = ChangeLog::detached();

@@ -1,7 +1,7 @@
 //! The context of a running call: the facts that a tool may know, and the services that it may use.
 //!
 //! A [`ToolContext`] is plain data, and handles of the services: progress, questions to people (`tool/question.rs`), OS processes,
-//! the log of changed files. The session itself is reached through the handle that `ToolContext::session` gives; that method is in
+//! the log of changed files. The session itself is reached through the handle from `ToolContext::session`; that method is in
 //! `session/inside.rs`, because this room knows no session. The runtime fills a context in (`actor/call_context.rs`).
 //!
 //! A change must keep that nothing in a context owns the runtime: a tool may keep its context for longer than the call, and the
@@ -87,8 +87,8 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// A context for a call outside of any session, such as `tamtam tool` or a test. No rules are asked about paths, nobody can be
-    /// asked, and no watcher guards its processes.
+    /// A context for a call outside of any session, such as `tamtam tool` or a test. No rules judge paths, questions cannot be
+    /// answered, and no watcher guards its processes.
     #[must_use]
     pub fn detached(workspace: PathBuf, spill: PathBuf) -> ToolContext {
         ToolContext {
@@ -121,7 +121,7 @@ impl ToolContext {
 
     /// A filter for one stream of the call's output, of all hooks that have one
     /// ([`Hook::output_filter`](crate::hook::Hook::output_filter)). A tool that writes its output to a disk or shows it while it runs
-    /// puts each stream through a filter of its own, because hooks see the result only at the end.
+    /// puts each stream through its own filter, because hooks see the result only at the end.
     #[must_use]
     pub fn filter(&self) -> Box<dyn OutputFilter> {
         self.filters.one()
@@ -141,20 +141,20 @@ impl ToolContext {
 
 /// Changes a stream of output on its way: takes secrets out of it.
 ///
-/// A filter may keep bytes back until it has seen enough, so what it gives is behind what it takes. It must not part a character that
+/// A filter may withhold bytes until it has seen enough, so its output lags behind its input. It must not split a character that
 /// came in one piece.
 pub trait OutputFilter: Send {
-    /// Takes the next bytes, and gives those that can go on.
+    /// Takes the next bytes, and returns those that can pass.
     fn push(&mut self, bytes: &[u8]) -> Vec<u8>;
 
-    /// Gives what was kept back: no more bytes come.
+    /// Returns the withheld bytes: no more bytes come.
     fn finish(&mut self) -> Vec<u8>;
 }
 
 /// Makes one filter of each hook that has one.
 type MakeFilters = dyn Fn() -> Vec<Box<dyn OutputFilter>> + Send + Sync;
 
-/// Makes the filters of one runtime: one for each stream. `None` where no hook has a filter.
+/// Makes the filters of one runtime: one for each stream. `None` if no hook has a filter.
 #[derive(Clone, Default)]
 pub(crate) struct Filters(pub(crate) Option<Arc<MakeFilters>>);
 
@@ -210,7 +210,7 @@ impl SessionRef {
         SessionRef(Some(to))
     }
 
-    /// What the reference was made of, where it is of this type.
+    /// What the reference was made of, if it has this type.
     pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.0.clone()?.downcast().ok()
     }
@@ -222,7 +222,7 @@ impl fmt::Debug for SessionRef {
     }
 }
 
-/// What a call may reach that nobody was asked about: it must run confined by the kernel to this, or not at all.
+/// What an unasked call may reach: it must run confined by the kernel to this, or not at all.
 ///
 /// What may be read is judged path by path ([`ToolContext::may`]); everything else is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -247,7 +247,7 @@ pub struct May(Option<Arc<Judge>>);
 type Judge = dyn Fn(&Access) -> bool + Send + Sync;
 
 impl May {
-    /// Allows every path: there are no rules.
+    /// Allows every path: without rules.
     #[must_use]
     pub fn anything() -> May {
         May(None)
@@ -327,10 +327,10 @@ impl Progress {
 
 /// Runs blocking code on a thread for such code, so that it never holds up a session. No call waits for the code of another one.
 ///
-/// A panic of the code goes on in the task that awaits the future; the worker of a call turns it into an error result.
-/// Dropping the future lets go of the thread, which serves other calls when its code has ended: check
-/// [`ToolContext::is_cancelled`] in loops. Code that hangs keeps its thread. With 64 threads that still hang a second after their
-/// calls were dropped, the result is an error.
+/// A panic of the code continues in the task that awaits the future; the worker of a call turns it into an error result. Dropping
+/// the future abandons the thread, which serves other calls when its code has ended: check [`ToolContext::is_cancelled`] in
+/// loops. Code that hangs keeps its thread. With 64 threads that still hang a second after their calls were dropped, the result
+/// is an error.
 pub fn blocking<F>(context: &ToolContext, work: F) -> impl Future<Output = ToolResult> + Send + use<F>
 where
     F: FnOnce(&ToolContext) -> ToolResult + Send + 'static,

@@ -5,7 +5,7 @@
 //! start of an actor asks again about calls that are not over. The core keeps the facts with the call's ticket.
 //!
 //! A tool may be code of the host that panics or hangs over the arguments. A panic is caught here. A hang is not, so in a session
-//! only `actor/facts.rs` may call [`Toolbox::facts`], on a thread and with a time limit. [`CallFacts`] stands on the tape, and a
+//! only `actor/facts.rs` may call [`Toolbox::facts`], on a thread and with a time limit. [`CallFacts`] is on the tape, and a
 //! replay with the tape's own tools judges again from it: a change must read what older versions wrote.
 
 use std::{
@@ -24,7 +24,7 @@ use crate::{
 /// The facts that the core must know about a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallFacts {
-    /// The tool's own name; the name that the model wrote where there is no such tool.
+    /// The tool's own name; the name that the model wrote if no tool has it.
     pub tool: String,
     /// What may be done about the call after a crash.
     pub effect: Effect,
@@ -43,12 +43,12 @@ pub struct CallFacts {
     pub unusable: Option<Unusable>,
 }
 
-/// Why a call cannot run at all, in the words that the model is told.
+/// Why a call cannot run at all, in words for the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Unusable {
-    /// There is no such tool.
+    /// No tool has that name.
     NoTool(String),
     /// The tool can make nothing of the arguments.
     BadArguments(String),
@@ -76,7 +76,7 @@ impl CallFacts {
     }
 
     /// The facts of the same call where its answer was cut off. Each try is cut at another character, so all cut calls of a tool
-    /// repeat each other, whatever they say.
+    /// repeat each other, with any arguments.
     pub(crate) fn cut_off(self) -> CallFacts {
         CallFacts { loop_key: Some(hashed(&self.tool, "cut off")), ..self }
     }
@@ -101,7 +101,7 @@ impl Toolbox {
             loop_key: Some(text_key(tool.name(), input)),
             unusable: None,
         };
-        // Where they are no JSON object, the core itself finds that.
+        // If they are not a JSON object, the core itself finds that.
         let Ok(arguments) = arguments(input) else { return facts };
         // What bad arguments want is not asked: code that computes it may rely on good ones.
         let asked = || match tool.check(&arguments) {
@@ -154,7 +154,7 @@ pub(super) fn canonical(value: &Value) -> String {
     }
 }
 
-/// The arguments of a call as an object, or what the model is told about them.
+/// The arguments of a call as an object, or the error for the model.
 pub(crate) fn arguments(input: &str) -> Result<Value, String> {
     let told = |error| format!("The arguments are not a JSON object ({error}); the call was not run.");
     object(input).map(Value::Object).map_err(told)

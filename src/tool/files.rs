@@ -1,11 +1,11 @@
 //! [`Files`]: what the tools of one setup share about the files that they change: a lock for each file, the old and new contents,
 //! from which a restore brings files back, and a table of the contents that are known.
 //!
-//! The contents are kept beside the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
+//! The contents are kept next to the tape of the session whose call changes them ([`Vault`](vault::Vault)), within [`KeepLimits`].
 //! File tools and restores that share a [`Files`] write an existing file one after the other. A command of `bash` takes no lock,
 //! and neither does a program of another process.
 //!
-//! A change must not give a file tool, or a restore that writes, a [`Files`] of its own, or two of them could write one file at
+//! A change must not give a file tool, or a restore that writes, a separate [`Files`], or two of them could write one file at
 //! once. Locks make a caller wait and contents block on the disk: not for async threads.
 
 mod known;
@@ -64,7 +64,7 @@ impl Files {
         image
     }
 
-    /// Remembers that a session has seen a file in this state. Its content is not kept here; one that is known already stays known.
+    /// Remembers that a session has seen a file in this state. Its content is not kept here; a known file stays known.
     pub(crate) fn saw(&self, session: &SessionId, path: PathBuf, info: &FileInfo) {
         if self.known.content(session, path.clone(), &info.version).is_none() {
             self.known.remember(session, path, Remembered { version: info.version, image: None });

@@ -2,7 +2,7 @@
 //! function that changes the mode of the call's session.
 //!
 //! A change of mode is a command to the session, and holds from the next step on (the next request to the model): calls of the same
-//! answer are still judged by the old agent's rules. Outside of a session there is no mode to change, and a tool is told so.
+//! answer are still judged by the old agent's rules. Outside of a session a change of mode is an error.
 //!
 //! A change must keep that this room knows no session and holds no agent: what entering and leaving mean is decided above
 //! (`actor/modes.rs`), and the function must not own the runtime, because a tool may keep its context.

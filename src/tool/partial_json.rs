@@ -50,7 +50,7 @@ pub struct NotJson;
 #[derive(Clone, Debug, Default)]
 pub struct PartialJson {
     text: String,
-    /// Whether a piece did not fit any more. No later piece may be taken then: it would stand in the wrong place.
+    /// Whether a piece did not fit any more. Then no later piece may be taken: it would be in the wrong place.
     is_full: bool,
 }
 
@@ -86,15 +86,15 @@ impl PartialJson {
         serde_json::from_str(&closed).map(Parsed::Partial).map_err(|_| NotJson)
     }
 
-    /// The fields that are known now; none where the text is no JSON.
+    /// The fields that are known now; none if the text is not JSON.
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         self.parsed().map_or_else(|_| Map::new(), |parsed| parsed.fields().clone())
     }
 }
 
-/// The text as far as it is certain, with every open string, list and object closed. `None` where no list or object is open, and
-/// where the word at the end is none of JSON or stands in the place of a key.
+/// The text as far as it is certain, with every open string, list and object closed. `None` if no list or object is open, or if
+/// the word at the end is not JSON or is in the place of a key.
 fn closed(text: &str) -> Option<String> {
     let mut open = Vec::new();
     let mut wants_key = false;
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(partial("{"), json!({}));
     }
 
-    /// What the code that this follows could not show: a key, a word, an escape or half a character at the end.
+    /// Cases that the original of this code could not show: a key, a word, an escape or half a character at the end.
     #[test]
     fn what_is_not_certain_yet_is_left_out() {
         for text in [r#"{"a"#, r#"{"a""#, r#"{"a":tr"#, r#"{"a":"#] {
@@ -288,7 +288,7 @@ mod tests {
         assert!(arguments.fields().is_empty());
     }
 
-    /// However much a model writes, a bounded part of it is looked at.
+    /// A bounded part of any amount of text is read.
     #[test]
     fn arguments_without_end_take_bounded_memory() {
         let mut arguments = PartialJson::new();

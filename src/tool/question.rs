@@ -1,13 +1,11 @@
 //! A question that a running call puts to a person: [`Question`] is what it asks, [`QuestionAnswer`] what comes back.
 //!
-//! A tool that finds out while it runs that it needs a permission, or a word of a person, calls [`ToolContext::ask`]. The accesses
-//! of the question are judged by the rules like those that the call had named before. Where the rules ask, or the question has no
-//! access, the question stands on the tape as an ask of the call, and ends with the call (`actor/questions.rs`,
-//! `kernel/question.rs`).
-//!
-//! Both types stand on tapes: a change must not rename or retype a field or a variant, and must give each new field a serde
-//! default. What is asked comes from a tool, so its size must be bounded here, before it reaches the core: texts are cut, and a
-//! question with too many accesses is refused, because a person would grant what was cut off.
+//! A tool that finds out while it runs that it needs a permission, or an answer of a person, calls [`ToolContext::ask`]. The
+//! accesses of the question are judged by the rules like those that the call had named before. If the rules ask, or the question
+//! has no access, the question is on the tape as an ask of the call, and ends with the call (`actor/questions.rs`,
+//! `kernel/question.rs`). Both types are on tapes: a change must not rename or retype a field or a variant, and must give each
+//! new field a serde default. A question comes from a tool, so its size must be bounded here, before it reaches the core: texts
+//! are cut, and a question with too many accesses is refused, because a person would grant what was cut off.
 
 use std::sync::Arc;
 
@@ -40,7 +38,7 @@ pub struct Question {
     /// What a person should read before the answer, such as the text of a plan; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub details: String,
-    /// What the call wants to do if the answer is yes. Empty on tapes: there the accesses stand beside the question.
+    /// What the call wants to do if the answer is yes. Empty on tapes: there the accesses are next to the question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<Access>,
 }
@@ -100,21 +98,21 @@ fn cut(mut text: String, bytes_max: usize) -> String {
 pub enum QuestionAnswer {
     /// Yes: a person says so, a rule allows it, or a person granted the same before for longer than once.
     Granted,
-    /// A person says no. Without a message the turn is ended, and the call is told to stop.
+    /// A person says no. Without a message the turn is ended, and the call gets a stop.
     Rejected {
         /// What the person says.
         message: Option<String>,
     },
-    /// A rule denies it. Nobody was asked.
+    /// A rule denies it. No one was asked.
     Denied {
         /// The layer and the rule that decided.
         by: String,
     },
     /// A person was asked, and did not answer in time.
     Expired,
-    /// A person would have to be asked, and nobody listens who could answer.
+    /// A person would have to be asked, but no listener could answer.
     Unheard,
-    /// The question was withdrawn: the call was told to stop, has ended, or a message that steers came first.
+    /// The question was withdrawn: the call was stopped, has ended, or a steering message came first.
     Cancelled,
     /// It cannot be asked: too many questions of one call, a question that is too large, or a disk that takes no entry.
     Refused {
@@ -149,7 +147,7 @@ impl std::fmt::Display for QuestionAnswer {
     }
 }
 
-/// The way of a call's questions to its session. Without a session nobody can be asked.
+/// The way of a call's questions to its session. Without a session no one can be asked.
 #[derive(Clone, Default)]
 pub(crate) struct Asks(pub(crate) Option<Arc<PutQuestion>>);
 
@@ -159,16 +157,16 @@ type PutQuestion = dyn Fn(Question) -> BoxFuture<'static, QuestionAnswer> + Send
 impl ToolContext {
     /// Asks a person, or the rules, while the call runs.
     ///
-    /// The rules judge the accesses of the question first: where they allow all of them the answer is
-    /// [`Granted`](QuestionAnswer::Granted) at once, and where they deny one it is [`Denied`](QuestionAnswer::Denied) at once; nobody
-    /// is asked then. Else a durable ask is on the session's tape. It reaches whoever listens to the session, or to the topmost
-    /// session of a child, and is answered like every other ask ([`Session::answer_as`](crate::Session::answer_as)). It
-    /// [expires](QuestionAnswer::Expired) at the session's limit for asks. The time that a call waits here does not count towards
-    /// the [limit](crate::tool::Tool::limit) of the call.
+    /// The rules judge the accesses of the question first: if they allow all of them, the answer is
+    /// [`Granted`](QuestionAnswer::Granted) at once, and if they deny one, it is [`Denied`](QuestionAnswer::Denied) at once. Else
+    /// a durable ask is on the session's tape. It reaches the listeners of the session, or of a child's topmost session, and is
+    /// answered like every other ask ([`Session::answer_as`](crate::Session::answer_as)). It [expires](QuestionAnswer::Expired)
+    /// at the session's limit for asks. The time that a call waits here does not count towards the
+    /// [limit](crate::tool::Tool::limit) of the call.
     ///
-    /// The ask ends with the call. It is withdrawn too where the call is told to stop, and where a message steers that skips the
-    /// calls that ask. If the process dies, the ask stays open with the time that it had left. A call that runs again and asks an
-    /// equal question (the same texts and accesses) joins it, or has the answer that a person gave meanwhile.
+    /// The ask ends with the call. It is also withdrawn if the call gets a stop, and if a steering message skips the calls that
+    /// ask. If the process dies, the ask stays open with the time that it had left. A call that runs again and asks an equal
+    /// question (the same texts and accesses) joins it, or has the answer that a person gave meanwhile.
     ///
     /// A call has at most 8 open questions at the same time and 64 in all; a further one is
     /// [refused](QuestionAnswer::Refused). The title is cut at 1 KiB and the details at 64 KiB. Title and details pass the output
@@ -176,7 +174,7 @@ impl ToolContext {
     ///
     /// **Cancellation.** Dropping the future takes nothing back: the ask stays open until the call ends.
     ///
-    /// A [detached](ToolContext::detached) call has nobody to ask: the answer is [`Unheard`](QuestionAnswer::Unheard).
+    /// A [detached](ToolContext::detached) call cannot ask: the answer is [`Unheard`](QuestionAnswer::Unheard).
     ///
     /// ```
     /// use tamtam::tool::{self, Access, NoArguments, Question};

@@ -1,10 +1,10 @@
 //! The threads that the blocking code of tools runs on. The calls of a runtime share them, and a thread serves one call after
 //! another.
 //!
-//! A call takes a thread that is free, or a new one is started for it: no call waits for the code of another one. A thread that was
+//! A call takes a thread that is free, or a new one is started for it: no call waits for the code of another. A thread that was
 //! free for [`FREE_MAX`] ends, and so do all free threads once the last [`Threads`] is dropped. Code whose call was dropped keeps
-//! its thread until the code ends by itself. After [`STUCK_AFTER`] it counts as stuck, and with [`STUCK_MAX`] stuck threads no
-//! further call begins (its future gives an error): code that hangs call after call cannot take threads without end.
+//! its thread until the code ends. After [`STUCK_AFTER`] it counts as stuck, and with [`STUCK_MAX`] stuck threads no further call
+//! begins (its future returns an error): code that hangs call after call cannot take threads without end.
 //!
 //! Rejected: the blocking threads of tokio. There a thread that hangs takes one of a number that all other blocking work needs, and
 //! the end of the host's tokio runtime waits for it.
@@ -28,7 +28,7 @@ use crate::lock::{Lock, unspoiled};
 /// How many threads may be stuck before a call fails.
 pub(crate) const STUCK_MAX: usize = 64;
 
-/// How long code may go on after its call was dropped, before its thread counts as stuck.
+/// How long code may run after its call was dropped, before its thread counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a thread waits for its next call before it ends.
@@ -74,8 +74,8 @@ impl Threads {
         self.0.0.state.lock().started
     }
 
-    /// Runs code that may block, and gives its value. A panic of the code goes on in the task that awaits it. Dropping the future
-    /// lets go of the thread, which serves others when the code has ended.
+    /// Runs code that may block, and returns its value. A panic of the code continues in the task that awaits it. Dropping the
+    /// future abandons the thread, which serves others when the code has ended.
     ///
     /// # Errors
     /// If no thread could be started, or too many are stuck.
@@ -88,7 +88,7 @@ impl Threads {
         let begun = pool.begin(Box::new(move || {
             let caught = catch_unwind(AssertUnwindSafe(code));
             at_end.state.lock().calls.remove(&call);
-            // Nobody waits for the value of a call that was dropped.
+            // The value of a dropped call has no receiver.
             drop(done.send(caught));
         }));
         if begun.is_err() {
@@ -156,7 +156,7 @@ impl Pool {
         std::thread::Builder::new().name("tamtam tool".to_owned()).spawn(serve).map(drop)
     }
 
-    /// Waits for work. `None` if the thread is to end.
+    /// Waits for work. `None` if the thread should end.
     fn next(&self) -> Option<Work> {
         let until = Instant::now() + FREE_MAX;
         let mut state = self.state.lock();

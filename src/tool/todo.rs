@@ -80,7 +80,7 @@ pub(crate) fn check(todos: &[Todo]) -> Result<(), String> {
     Ok(())
 }
 
-/// The new list that a result holds; `None` where it holds none. A hook may have changed the result, so it is checked again.
+/// The new list that a result holds; `None` if it holds none. A hook may have changed the result, so it is checked again.
 pub(crate) fn of_result(tool: &str, result: &ToolResult) -> Option<Vec<Todo>> {
     if tool != TODO_WRITE || result.is_error() {
         return None;

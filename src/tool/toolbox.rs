@@ -5,8 +5,8 @@
 //! that no session runs a tool's code for these. A toolbox never changes afterwards; [`Toolbox::with`] makes another one, which
 //! asks only the tool that it adds.
 //!
-//! The tools stand in the order of their names, and the same tools give the same [`Toolbox::hash`]. A change must keep the order,
-//! and the text that a model is told: otherwise the providers' prompt caches are lost.
+//! The tools are in the order of their names, and the same tools have the same [`Toolbox::hash`]. A change must keep the order,
+//! and the text that a model gets: otherwise the providers' prompt caches are lost.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: Arc<BTreeMap<String, Arc<Known>>>,
-    /// What is told of all tools, made when it is asked for first.
+    /// The descriptions of all tools, made on first use.
     said: OnceLock<Said>,
     /// A name that two of the tools had.
     twice: Option<Arc<str>>,
@@ -33,7 +33,7 @@ pub struct Toolbox {
 /// Characters of a tool's name, at most: what providers take.
 const NAME_MAX: usize = 64;
 
-/// What is told of the tools of a toolbox, in order of their names.
+/// The descriptions of a toolbox's tools, in order of their names.
 #[derive(Clone)]
 struct Said {
     specs: Arc<[ToolSpec]>,
@@ -74,7 +74,7 @@ impl Known {
         }
     }
 
-    /// Why no model can be told of the arguments; `None` where one can.
+    /// Why no model can be shown the arguments; `None` if one can.
     fn odd(&self) -> Option<String> {
         let schema = &self.spec.schema;
         // A schema without a type is made one of an object for the provider, and so is `true`, which allows all.
@@ -85,7 +85,7 @@ impl Known {
             (false, true) => return None,
             (false, false) if schema.is_object() => {
                 let name = &self.spec.name;
-                format!("the arguments of the tool {name:?} are no JSON object: a struct with named fields is one")
+                format!("the arguments of the tool {name:?} are not a JSON object: use a struct with named fields")
             }
             (false, false) => {
                 let (name, found) = (&self.spec.name, kind_of(schema));
@@ -130,7 +130,7 @@ impl Toolbox {
         })
     }
 
-    /// Why no model can be told of these tools, where that is so.
+    /// Why no model can be shown these tools, if so.
     pub(crate) fn flaw(&self) -> Option<String> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let is_bad = |name: &&String| !(1..=NAME_MAX).contains(&name.len()) || !name.chars().all(allowed);
@@ -163,25 +163,25 @@ impl Toolbox {
         Toolbox { twice: all.twice.or_else(|| more.twice.clone()), ..all }
     }
 
-    /// The tools as a model is told of them, in order of their names.
+    /// The tools as a model sees them, in order of their names.
     #[must_use]
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         self.said().specs.clone()
     }
 
-    /// A hash of the tools as a model is told of them: the same for the same tools.
+    /// A hash of the tools as a model sees them: the same for the same tools.
     #[must_use]
     pub fn hash(&self) -> String {
         blake3::hash(&self.told()).to_hex()[..32].to_owned()
     }
 
-    /// The tools as a model is told of them, as JSON text.
+    /// The tools as a model sees them, as JSON text.
     pub(crate) fn told(&self) -> Vec<u8> {
         // Names, descriptions and schemas can always be written.
         serde_json::to_vec(&*self.said().specs).unwrap_or_default()
     }
 
-    /// A tool as a model is told of it that may not make these choices.
+    /// A tool as a model sees it that may not make these choices.
     pub(crate) fn spec_without(&self, spec: &ToolSpec, denied: &[&str]) -> ToolSpec {
         let Some(known) = self.tools.get(&spec.name).filter(|_| !denied.is_empty()) else { return spec.clone() };
         let (description, schema) = known.tool.told_without(denied);
@@ -225,7 +225,7 @@ impl Toolbox {
         self.tools.values().find_map(|known| known.tool.sandbox())
     }
 
-    /// The locks and contents that those tools share which change files on this machine; `None` where no tool does.
+    /// The locks and contents that those tools share which change files on this machine; `None` if no tool does.
     #[cfg(all(unix, feature = "tools"))]
     pub(crate) fn files(&self) -> Option<crate::tool::Files> {
         // The writer comes first: in a toolbox of several setups, a restore must wait for the locks of `write` and `edit`.
@@ -233,7 +233,7 @@ impl Toolbox {
         named("write").or_else(|| self.tools.values().find_map(|known| known.tool.files())).cloned()
     }
 
-    /// Those of the names that no tool has, and the names of all tools; `None` where there are none. A pattern may match nothing.
+    /// Those of the names that no tool has, and the names of all tools; `None` if there are none. A pattern may match nothing.
     pub(crate) fn unknown_among<'n>(&self, names: impl Iterator<Item = &'n String>) -> Option<(String, String)> {
         let is_unknown = |name: &&str| !name.contains(['*', '?', '!']) && self.find(name).is_none();
         let unknown: Vec<_> = names.map(String::as_str).filter(is_unknown).collect();
@@ -241,7 +241,7 @@ impl Toolbox {
         (!unknown.is_empty()).then(|| (unknown.join(", "), known()))
     }
 
-    /// What the model is told when it calls a tool that does not exist.
+    /// The reply to a model that calls a tool that does not exist.
     #[must_use]
     pub fn unknown_tool(&self, name: &str) -> String {
         let names: Vec<_> = self.names().collect();
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A service with a thousand tools waited five seconds: each one that was added asked all those before it again.
+    /// A service with a thousand tools waited five seconds: each added tool asked all those before it again.
     #[test]
     fn each_tool_is_asked_once_however_many_are_added() {
         let asked = Arc::new(AtomicUsize::new(0));

@@ -1,12 +1,12 @@
 //! Cuts a tool's output to the size that a model gets. [`head`] keeps the beginning of a text (`find`), [`tail`] the end (`bash`),
 //! [`line()`] the beginning of one line (`grep`), [`head_tail`] both ends (the runtime, `truncate/bound.rs`). Each is a pure
-//! function and gives a [`Truncation`] that says how much there was and how much is left.
+//! function and returns a [`Truncation`] that says how much there was and how much is left.
 //!
 //! Guaranteed: the result is valid UTF-8 and within its limits, except that the marker of [`line()`] comes on top, and so do the
 //! lines that the markers of [`head_tail`] add. `truncated` is true exactly where something is missing, and the totals are those of
-//! the whole text. Head gives a prefix and tail a suffix; no text is made up inside of either. A line ends at LF and nowhere else;
-//! a final LF does not start a line. Limits are inclusive. A change must keep all of these: tools tell the model from these numbers
-//! where to read on.
+//! the whole text. Head returns a prefix and tail a suffix; no text is made up inside of either. A line ends at LF and nowhere
+//! else; a final LF does not start a line. Limits are inclusive. A change must keep all of these: tools tell the model from these
+//! numbers where to read on.
 //!
 //! A caller that keeps the whole of an output that was cut puts it into a private file: see [`Spill`]. The runtime does so where a
 //! tool's result is over the limits of the tool.
@@ -84,7 +84,7 @@ pub enum TruncatedBy {
     Bytes,
     /// The number of characters.
     Chars,
-    /// Lines first, then bytes; only [`head_tail`] gives this value.
+    /// Lines first, then bytes; only [`head_tail`] returns this value.
     Both,
 }
 
@@ -95,7 +95,7 @@ pub struct Truncation {
     pub content: String,
     /// Whether anything is missing.
     pub truncated: bool,
-    /// Which limit cut it; `None` where nothing is missing.
+    /// Which limit cut it; `None` if nothing is missing.
     pub truncated_by: Option<TruncatedBy>,
     /// How many lines there were.
     pub total_lines: usize,
@@ -187,7 +187,7 @@ pub fn head(text: &str, limits: Limits) -> Truncation {
         .into_iter()
         .min_by_key(|(_, end)| *end)
         .unwrap_or((TruncatedBy::Bytes, 0));
-    // Whole lines only: `latest` stands if a line ends there, else the end of the line before.
+    // Whole lines only: `latest` holds if a line ends there, else the end of the line before.
     let ends_here = text.as_bytes().get(latest).is_none_or(|byte| *byte == b'\n') && text.is_char_boundary(latest);
     let end = if by == TruncatedBy::Lines || ends_here {
         latest
@@ -270,8 +270,8 @@ impl Default for BothEnds {
 
 /// Keeps the beginning and the end around a marker line that says how much is missing.
 ///
-/// Lines are cut first. A text that is still over the bytes keeps two halves of equal size around a marker of its own. Where not
-/// even that marker has room, as much of the beginning is kept as fits.
+/// Lines are cut first. A text that is still over the bytes keeps two halves of equal size around a separate marker. If not even
+/// that marker has room, as much of the beginning is kept as fits.
 #[must_use]
 pub fn head_tail(text: &str, ends: BothEnds) -> Truncation {
     let max_lines = ends.head_lines.saturating_add(ends.tail_lines);

@@ -1,7 +1,7 @@
 //! Tools that are made from a closure and the type of its arguments: [`typed`], [`typed_blocking`], [`typed_streaming`].
 //!
 //! The schema that the model is shown comes from the type, and so does the error for arguments that do not fit it. The runtime
-//! asks for that error before it asks anybody for permission ([`Tool::check`]). The closure returns a type that implements
+//! asks for that error before it asks for permission ([`Tool::check`]). The closure returns a type that implements
 //! [`IntoToolResult`]. A result without text and attachments gets words instead, such as "(no output)".
 //!
 //! The rest is as for a tool that implements [`Tool`] by hand: the worker of the call catches a panic, and ends a call that does
@@ -10,7 +10,7 @@
 //! A change must keep that `access`, `check` and `run` read arguments with the same function (`TypedTool::parse`). Otherwise a
 //! call could be judged by other arguments than it runs with, or fail over arguments that were let through.
 //!
-//! Rejected: a macro that makes a tool from a function. It needs a crate of its own, and hides the type of the tool.
+//! Rejected: a macro that makes a tool from a function. It needs a separate crate, and hides the type of the tool.
 
 mod into_result;
 mod sink;
@@ -40,7 +40,7 @@ use crate::{
 /// the two seconds after which the worker drops a call, because the worker does not know that text.
 const TIDY_UP: Duration = Duration::from_secs(1);
 
-/// The arguments of a tool that takes none. Fields that the model sends all the same are ignored.
+/// The arguments of a tool that takes none. Fields that the model still sends are ignored.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[non_exhaustive]
 pub struct NoArguments {}
@@ -78,8 +78,8 @@ impl JsonSchema for NoArguments {
 /// ```
 ///
 /// The closure is called once for each call of the model; several calls may run at the same time, in other sessions or with
-/// [`TypedTool::parallel`]. Its future is dropped two seconds after the call was told to stop; [`ToolContext::cancelled`] tells it
-/// earlier. A panic is the error result of its call. Code that blocks its thread belongs into [`typed_blocking`].
+/// [`TypedTool::parallel`]. Its future is dropped two seconds after the call's stop; [`ToolContext::cancelled`] resolves earlier.
+/// A panic is the error result of its call. Code that blocks its thread belongs in [`typed_blocking`].
 ///
 /// # What does not compile
 ///
@@ -163,7 +163,7 @@ where
 /// Each piece is shown to listeners as progress of the call while the call runs. The model is given all pieces together, followed
 /// by what the closure returns: `()` adds nothing, an error adds its text and makes the result an error.
 ///
-/// A call that is told to stop and does not return within a second is answered with the text that it has written so far.
+/// A stopped call that does not return within a second is answered with the text that it has written so far.
 ///
 /// ```
 /// use tamtam::tool::{self, NoArguments};
@@ -302,8 +302,8 @@ impl<A> TypedTool<A> {
         self
     }
 
-    /// The permissions that decide whether the model is told of the tool: see [`Tool::permissions`]. Without this setter, a tool
-    /// that has [`TypedTool::access`] names none, and is always offered.
+    /// The permissions that decide whether the model sees the tool: see [`Tool::permissions`]. Without this setter, a tool that
+    /// has [`TypedTool::access`] names none, and is always offered.
     #[must_use]
     pub fn permissions<P: Into<String>>(mut self, permissions: impl IntoIterator<Item = P>) -> TypedTool<A> {
         self.permissions = Some(permissions.into_iter().map(Into::into).collect());
@@ -359,7 +359,7 @@ impl<A: DeserializeOwned + JsonSchema + 'static> Tool for TypedTool<A> {
     }
 
     fn access(&self, arguments: &Value) -> Vec<Access> {
-        // Arguments that do not fit the type are refused by `check`, whatever is said about them here.
+        // `check` refuses arguments that do not fit the type, so the answer here does not matter for them.
         let judged = self.access.as_ref().zip(self.parse(arguments.clone()).ok());
         judged.map_or_else(|| vec![Access::new(&self.name, "*")], |(access, arguments)| access(&arguments))
     }

@@ -5,27 +5,16 @@
 //! by component, and lets the system follow no link (see `walk`). So there is no moment between a check and a use in which a link
 //! could be swapped in. A change must not hand the system a path of more than one component beneath a root.
 //!
-//! Guaranteed: nothing outside of the roots is opened, created, changed, listed or deleted, whatever runs beside it. A link that
-//! stays beneath its root works, also an absolute one; a link that leads out of its root is refused, and so is a path that leads
-//! out by `..`. Beneath a root that allows one single path, every link is refused. Opening a FIFO, a device or a socket answers
-//! with an error and does not wait for the other side.
+//! Guaranteed: nothing outside of the roots is opened, created, changed, listed or deleted, whatever else runs. A link that stays
+//! beneath its root works, also an absolute one; a link that leads out of its root is refused, and so is a path that leads out by
+//! `..`. Beneath a root that allows one single path, every link is refused. Opening a FIFO, a device or a socket answers with an
+//! error and does not wait for the other side.
 //!
 //! Not guaranteed: that no other program changes the files inside; anything about a folder that is moved out of the workspace
 //! while it is in use (to move it takes rights outside); and anything about a file that has a second name (hard link) outside: a
 //! write changes it under both names.
 //!
 //! The operations block on the disk: call them from [`blocking`](crate::tool::blocking) code.
-//!
-//! ```
-//! # let folder = tempfile::tempdir()?;
-//! use tamtam::tool::{Workspace, WriteOptions};
-//! let workspace = Workspace::open(folder.path())?;
-//! let path = workspace.resolve("notes/today.txt")?;
-//! workspace.write(&path, b"one line", &WriteOptions::default())?;
-//! assert_eq!(workspace.read(&path, 1_000)?.0, b"one line");
-//! assert!(workspace.resolve("../elsewhere").is_err());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 mod dir;
 mod error;
@@ -63,13 +52,24 @@ pub use write::{WriteOptions, Written};
 use walk::{Fault, LastLink, Located, Missing};
 
 /// The folder that a session works in. Cheap to clone.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use tamtam::tool::{Workspace, WriteOptions};
+/// let workspace = Workspace::open(folder.path())?;
+/// let path = workspace.resolve("notes/today.txt")?;
+/// workspace.write(&path, b"one line", &WriteOptions::default())?;
+/// assert_eq!(workspace.read(&path, 1_000)?.0, b"one line");
+/// assert!(workspace.resolve("../elsewhere").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Workspace {
     /// The workspace first, then the folders that may only be read, then the places outside that this call may reach.
     roots: Vec<Arc<Root>>,
     /// Paths outside that were allowed but go through a link, each with the path that it leads to.
     linked: Vec<(PathBuf, PathBuf)>,
-    /// The folder that `~` stands for; `None` where the host did not name one.
+    /// The folder that `~` means; `None` if the host did not name one.
     home: Option<PathBuf>,
 }
 
@@ -120,8 +120,8 @@ impl Workspace {
         Ok(Workspace { roots: vec![Arc::new(Root::open(root, false)?)], linked: Vec::new(), home: None })
     }
 
-    /// Opens the folder that holds a file of the user's own, wherever links lead, and gives the path of the file in it. Such files are
-    /// often links into another folder.
+    /// Opens the folder that holds a file of the user's own, through any links, and returns the path of the file in it. Such
+    /// files are often links into another folder.
     #[cfg(any(feature = "agent-files", all(unix, feature = "tools")))]
     pub(crate) fn behind_links(path: &Path) -> Result<(Workspace, WorkspacePath), WorkspaceError> {
         let fault = |source: std::io::Error| {
@@ -173,7 +173,7 @@ impl Workspace {
         self
     }
 
-    /// The same workspace, in which `~` stands for the folder `home`. Paths outside are still refused.
+    /// The same workspace, in which `~` means the folder `home`. Paths outside are still refused.
     #[must_use]
     pub fn with_home(mut self, home: PathBuf) -> Workspace {
         self.home = Some(home);
@@ -198,7 +198,7 @@ impl Workspace {
 
     /// Like [`Workspace::resolve`], for a file that should be there. Of the spellings that the model may have meant (as written,
     /// tidied, with the narrow space before AM and PM, with a typographic apostrophe) the first one that exists is taken, or the
-    /// tidied one where none exists.
+    /// tidied one if none exists.
     pub fn resolve_existing(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
         let exists = |path: &WorkspacePath| self.link_info(path).is_ok();
         let spellings = path::spellings(given);
@@ -209,9 +209,8 @@ impl Workspace {
         found.map_or_else(|| self.resolve(given), Ok)
     }
 
-    /// Like [`Workspace::resolve`], for a file that is to be written. The path is taken as written where the file exists, or the
-    /// folder in the workspace that it lies in; else tidied. So `@types/a.ts` keeps its `@` where there is a folder `@types`, and a
-    /// new `@a.ts` loses it.
+    /// Like [`Workspace::resolve`], for a file to write. The path is taken as written if the file exists, or its folder in the
+    /// workspace; else tidied. So `@types/a.ts` keeps its `@` if a folder `@types` exists, and a new `@a.ts` loses it.
     pub fn resolve_for_write(&self, given: &str) -> Result<WorkspacePath, WorkspaceError> {
         let tidied = path::tidy(given);
         if tidied != given
@@ -277,8 +276,8 @@ impl Workspace {
         self.open_real(path).map(|(file, info, _)| (file, info))
     }
 
-    /// Like [`Workspace::open_read`], with the path without links of the file that was opened, relative to its root. It is the path
-    /// by which this very file was opened, whatever becomes of the links.
+    /// Like [`Workspace::open_read`], with the path without links of the file that was opened, relative to its root. It is the
+    /// path by which this very file was opened, even if the links change.
     pub(crate) fn open_real(&self, path: &WorkspacePath) -> Result<(File, FileInfo, PathBuf), WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let (handle, real) = match walk::open(self.root_of(path), path.relative(), flags) {
@@ -334,8 +333,8 @@ impl Workspace {
         }
     }
 
-    /// Opens a directory to list it or to walk down from it. Its own path ([`Dir::path`]) has no links: it is the path by which this
-    /// very directory was opened, whatever becomes of the links.
+    /// Opens a directory to list it or to walk down from it. Its own path ([`Dir::path`]) has no links: it is the path by which
+    /// this very directory was opened, even if the links change.
     pub fn open_dir(&self, path: &WorkspacePath) -> Result<Dir, WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let opened = walk::open(self.root_of(path), path.relative(), flags);
@@ -343,7 +342,7 @@ impl Workspace {
         Ok(Dir::new(handle, if real == path.relative() { path.clone() } else { path.sibling(real) }))
     }
 
-    /// Makes a directory and the missing ones above it. A directory that exists already is no error.
+    /// Makes a directory and the missing ones above it. An existing directory is not an error.
     pub fn create_dir_all(&self, path: &WorkspacePath) -> Result<(), WorkspaceError> {
         self.may_change(path)?;
         let (parent, name) = match self.locate(path, LastLink::Follow, Missing::Create)? {

@@ -1,9 +1,9 @@
 //! Reads the arguments of a tool as models send them.
 //!
 //! Models write `10.0` for ten, and numbers and flags in strings. The meaning is clear then, and the arguments are taken;
-//! [`parse_arguments_with_repairs`] reports what it had to repair. What stands around the object of the arguments was taken away
-//! before (`model/arguments.rs`), so here arguments are an object or an error. The file tools and bash read their arguments here.
-//! The code is pure.
+//! [`parse_arguments_with_repairs`] reports what it had to repair. Text around the object of the arguments was removed before
+//! (`model/arguments.rs`), so here arguments are an object or an error. The file tools and bash read their arguments here. The
+//! code is pure.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;

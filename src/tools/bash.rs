@@ -1,4 +1,4 @@
-//! The `bash` tool: runs one command in a shell of its own.
+//! The `bash` tool: runs one command in a new shell.
 //!
 //! The command runs in the workspace, or a folder in it, with nothing on its standard input. The model gets the end of the output
 //! and a line on how the command ended. By default both streams are one, in the order of the writes. The details have the ending,
@@ -14,8 +14,8 @@
 //!
 //! A change must not make a timeout or an abort wait for a disk without a bound: each wait for the spill file has the grace or
 //! 1 s, the second look at the workspace its own limit and 1 s, and the removal of the sandbox's temporary files 1 s. It must not
-//! hand on a private variable of the host that the host did not allow by name. Unless [`BashOptions::sandbox`] confines it, a
-//! command reaches whatever the host's user may reach.
+//! pass on a private variable of the host that the host did not allow by name. Unless [`BashOptions::sandbox`] confines it, a
+//! command reaches all that the host's user may reach.
 
 mod arguments;
 mod capture;
@@ -66,7 +66,7 @@ pub use sandbox::{Sandbox, SandboxMode};
 pub(crate) const TIMEOUT_SECONDS: u64 = 120;
 /// The longest time that a command may be given, in seconds.
 pub(crate) const TIMEOUT_SECONDS_MAX: u64 = 3_600;
-/// How long the processes that a command left running may go on writing.
+/// How long the processes that a command left running may keep writing.
 pub(crate) const DRAIN: Duration = Duration::from_millis(250);
 /// How long the end of a call reads output that was written before all writers were dead.
 const REST: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ const PRELUDE: &str = r#"
 exec "$0" -c -- "$4" bash
 "#;
 
-/// What the model is told about the tool.
+/// The description of the tool for the model.
 const DESCRIPTION: &str = "Runs a command with bash in the workspace and gives back what it wrote (stdout and stderr together) and \
     how it ended. Nothing can be typed into it. Long output keeps its end; the text then names a file with all of it. Background \
     processes are killed when the command ends.";
@@ -108,14 +108,14 @@ pub struct Bash {
     /// The whole environment of a command, but for its tag and the `TMPDIR` of the sandbox.
     environment: Vec<(OsString, OsString)>,
     shell: PathBuf,
-    /// The folder that `~` in `cwd` stands for.
+    /// The folder that `~` in `cwd` means.
     home: Option<PathBuf>,
     sandbox: Guard,
     description: String,
 }
 
 impl Bash {
-    /// A tool with these options. The environment, and what the system can hold of a sandbox, are looked at once, here.
+    /// A tool with these options. The environment, and the system's support for a sandbox, are read once, here.
     #[must_use]
     pub fn new(options: BashOptions) -> Bash {
         let given = options.environment.iter().cloned();
@@ -157,7 +157,7 @@ impl Bash {
             Ok(arguments) => arguments,
             Err(error) => return error,
         };
-        // A disk that does not answer must not keep a call that is told to stop.
+        // A disk that does not answer must not delay a call's stop.
         let folder = tokio::select! {
             biased;
             folder = self.folder(&arguments, context) => folder,

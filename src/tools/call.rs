@@ -28,7 +28,7 @@ use crate::{
 pub(super) struct Shared {
     pub(super) files: Files,
     pub(super) seen: Seen,
-    /// The folder that `~` stands for; `None` where the host did not name one.
+    /// The folder that `~` means; `None` if the host did not name one.
     pub(super) home: Option<PathBuf>,
 }
 
@@ -42,8 +42,8 @@ pub(super) struct Call<'a> {
     gate: Gate,
 }
 
-/// Runs the body of a tool on a thread of its own. Both sides of the body's `Result` are results for the model; the error side
-/// only lets a body end early.
+/// Runs the body of a tool on its own thread. Both sides of the body's `Result` are results for the model; the error side only
+/// lets a body end early.
 pub(super) fn run<'a, F>(
     shared: &Shared,
     permission: &'static str,
@@ -133,7 +133,7 @@ fn close(gate: &Gate) -> bool {
     *first.get_or_insert(First::Stop) == First::Stop
 }
 
-/// The result for an error of the workspace: on one line, whatever characters the file's name holds.
+/// The result for an error of the workspace: on one line, for any characters in the file's name.
 pub(super) fn failure(error: WorkspaceError) -> ToolResult {
     let text = error.to_string();
     ToolResult::error(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>())
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// The one who comes first has its way: a closed gate lets nothing through, and a change that began is waited for.
+    /// First come, first served: a closed gate lets nothing through, and a change that began is waited for.
     #[test]
     fn a_gate_lets_a_change_through_or_closes() {
         let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A byte order mark is certain. Without one the encoding is a guess, and the `read` tool says so to the model.
 //!
-//! Every encoding here encodes each character by itself. So a text that was decoded without loss is encoded to the same bytes
+//! Every encoding here encodes each character separately. So a text that was decoded without loss is encoded to the same bytes
 //! again, and an edit changes only the bytes of the text that it replaces. A change must not add an encoding with a state between
 //! characters, because an edit would then change other bytes. The code is pure.
 
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How many bytes are looked at to tell UTF-16 without a byte order mark.
+/// How many bytes are read to recognize UTF-16 without a byte order mark.
 const UTF_16_SNIFF_BYTES: usize = 512;
 
 /// An encoding other than UTF-8.
@@ -44,7 +44,7 @@ impl Charset {
         }
     }
 
-    /// The text of some bytes, with a byte order mark as a character; `None` where decoding would lose bytes.
+    /// The text of some bytes, with a byte order mark as a character; `None` if decoding would lose bytes.
     pub(super) fn decode(self, bytes: &[u8]) -> Option<String> {
         self.encoding().decode_without_bom_handling_and_without_replacement(bytes).map(Cow::into_owned)
     }

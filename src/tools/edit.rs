@@ -4,13 +4,13 @@
 //! is looked for again with blanks and typographic signs folded (`edit/matching.rs`). Calls of one toolbox that edit one file wait
 //! for each other.
 //!
-//! Two kinds of change by others are told apart. A file that someone changed after the session had read it is refused, because the
-//! model does not know what it says now. A file that changes between the read and the write of this very call is read again, and
-//! the edit is tried again, five times in all at most.
+//! There are two kinds of change by others. A file that someone changed after the session had read it is refused, because the
+//! model does not know its present content. A file that changes between the read and the write of this very call is read again,
+//! and the edit is tried again, five times in all at most.
 //!
 //! A call that is refused must leave the file as it is, whether over an ambiguous text, a diff that does not fit, or an encoding
 //! that lacks a character: a change must make the whole new content in memory first. It must write through [`LockedFile`] alone,
-//! so that the old content is kept for a restore. The doc comments of the arguments are what a model is told of them.
+//! so that the old content is kept for a restore. The doc comments of the arguments are sent to the model as their descriptions.
 
 pub(super) mod diff;
 mod matching;
@@ -180,7 +180,7 @@ fn read_failure(error: WorkspaceError) -> ToolResult {
 }
 
 /// The encoding of a content that can be edited; `None` for UTF-8, and for text that is edited as if it were UTF-8. The error is
-/// the result for a file that is no text.
+/// the result for a file that is not text.
 fn encoding(content: &[u8], call: &Call, place: &WorkspacePath) -> Result<Option<Charset>, ToolResult> {
     let what = match text::kind(content) {
         Kind::Utf8 { .. } => return Ok(None),
@@ -197,7 +197,7 @@ struct Edited<'b> {
     before: Cow<'b, [u8]>,
     /// The new content, as UTF-8.
     changed: Changed,
-    /// The new content in the encoding of the file; `None` where that is UTF-8.
+    /// The new content in the encoding of the file; `None` if that is UTF-8.
     content: Option<Vec<u8>>,
 }
 
@@ -239,7 +239,7 @@ fn apply(before: &[u8], change: &Change) -> Result<Changed, ToolResult> {
     }
 }
 
-/// An error for texts that change no file, whatever is in it.
+/// An error for texts that change no file, with any content.
 fn can_be_replaced(old: &str, new: &str) -> Result<(), ToolResult> {
     if matching::line_feeds(old).is_empty() {
         return Err(ToolResult::error("old_string cannot be empty. To make or replace a whole file use write."));

@@ -1,11 +1,10 @@
-//! The frame of the six file tools (read, write, edit, grep, find, ls): a [`FileWork`] gives the words, the arguments and the work,
-//! and [`FileTool`] makes it a tool.
+//! The frame of the six file tools (read, write, edit, grep, find, ls): a [`FileWork`] provides the words, the arguments and the
+//! work, and [`FileTool`] makes it a tool.
 //!
-//! A tool that only looks has the effect `Read` and runs beside others; a tool that writes has the effect `Once` (a call that a
-//! crash cut off does not run again) and runs alone.
-//! A change must keep effect, permission and parallelism tied to [`Touch`]: a tool that writes and is declared as
-//! [`Touch::Reads`] would run again after a crash, and without the permission to edit. Every path that a call names must come
-//! under one of [`FileWork::PATH_NAMES`], because no other argument is judged.
+//! A tool that only looks has the effect `Read` and runs alongside others; a tool that writes has the effect `Once` (a call that a
+//! crash cut off does not run again) and runs alone. A change must keep effect, permission and parallelism tied to [`Touch`]: a
+//! tool that writes and is declared as [`Touch::Reads`] would run again after a crash, and without the permission to edit. Every
+//! path that a call names must come under one of [`FileWork::PATH_NAMES`], because no other argument is judged.
 
 use std::marker::PhantomData;
 
@@ -26,7 +25,7 @@ use crate::{
 /// What a tool does to files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// The tool only reads: a call may run again after a crash, and beside others.
+    /// The tool only reads: a call may run again after a crash, and alongside others.
     Reads,
     /// The tool writes: a call never runs again after a crash, and runs alone.
     Writes,
@@ -51,7 +50,7 @@ pub(super) trait FileWork: DeserializeOwned + JsonSchema + 'static {
     /// The names of the argument that holds the path: its own name and all aliases that the type accepts.
     const PATH_NAMES: &'static [&'static str];
 
-    /// What is wrong with the arguments by themselves. A pure function.
+    /// Errors in the arguments alone. A pure function.
     fn check(&self) -> Result<(), ToolResult> {
         Ok(())
     }

@@ -125,7 +125,7 @@ struct Hit {
     is_directory: bool,
 }
 
-/// The result for a path that is no folder.
+/// The result for a path that is not a folder.
 fn not_a_folder(given: &str) -> ToolResult {
     failure(WorkspaceError::NotDirectory { path: given.to_owned() })
 }

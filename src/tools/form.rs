@@ -1,5 +1,5 @@
-//! The form of a text file beside its text: encoding, byte order mark, line ends. A model sees none of them, so a file that it writes
-//! anew keeps the form that the file had ([`as_before`]), and the result says which.
+//! The form of a text file besides its text: encoding, byte order mark, line ends. A model sees none of them, so a file that it
+//! overwrites keeps its form ([`as_before`]), and the result says which.
 //!
 //! A change must keep that `read` shows of the new file exactly the text that was written: a text that cannot be had in the old form
 //! is written as UTF-8. The code is pure.
@@ -21,8 +21,8 @@ struct Form {
     crlf: bool,
 }
 
-/// The bytes of a text that replaces the content of a file, and what of the file's form they have or lost, in words. Of a file that is
-/// no text nothing is kept, nor of one whose form is the usual one (UTF-8 without a mark, LF).
+/// The bytes of a text that replaces the content of a file, and what of the file's form they have or lost, in words. Nothing is
+/// kept of a file that is not text, or that has the usual form (UTF-8 without a mark, LF).
 pub(super) fn as_before<'t>(old: &[u8], text: &'t str) -> (Cow<'t, [u8]>, Option<String>) {
     let Some(form) = Form::of(old) else { return (Cow::Borrowed(text.as_bytes()), None) };
     let text = if form.crlf { Cow::Owned(with_crlf(text)) } else { Cow::Borrowed(text) };
@@ -44,7 +44,7 @@ pub(super) fn as_before<'t>(old: &[u8], text: &'t str) -> (Cow<'t, [u8]>, Option
 }
 
 impl Form {
-    /// The form of a content; `None` where it is no text, or cannot be decoded without loss.
+    /// The form of a content; `None` if it is not text, or cannot be decoded without loss.
     fn of(content: &[u8]) -> Option<Form> {
         let (charset, bom, text) = match text::kind(content) {
             Kind::Utf8 { bom } => (None, bom, Cow::Borrowed(content)),
@@ -59,7 +59,7 @@ impl Form {
         Some(Form { charset, bom, crlf })
     }
 
-    /// The text in the old encoding; `None` where that lacks a character, or the bytes would be taken for another encoding.
+    /// The text in the old encoding; `None` if that lacks a character, or the bytes would be taken for another encoding.
     fn encoded(self, text: &str) -> Option<Vec<u8>> {
         let bare = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mark = if self.bom { "\u{feff}" } else { "" };

@@ -1,9 +1,9 @@
 //! The `grep` tool: finds the lines that match a regular expression, in one file or in a tree.
 //!
 //! The search runs in this process, so a pattern is never an option or a command. No pattern makes the time exponential, and
-//! memory is bounded, whatever the files hold: a change must keep both, because patterns and files come from anywhere. Beneath a
-//! folder, a file about which the permission rules are stricter than about the call is skipped and counted. Links are not
-//! followed. The search stops with the call. The doc comments of the arguments are what a model is told of them.
+//! memory is bounded, for any files: a change must keep both, because patterns and files come from anywhere. Beneath a folder, a
+//! file about which the permission rules are stricter than about the call is skipped and counted. Links are not followed. The
+//! search stops with the call. The doc comments of the arguments are sent to the model as their descriptions.
 
 mod long_lines;
 mod output;
@@ -160,7 +160,7 @@ fn matcher(arguments: &Grep) -> Result<RegexMatcher, ToolResult> {
     })
 }
 
-/// A search that is going on.
+/// A running search.
 struct Search<'a> {
     call: &'a Call<'a>,
     matcher: RegexMatcher,

@@ -1,4 +1,4 @@
-//! The lab of the file tools' tests: a workspace of its own for each test, and calls of tools in it.
+//! The lab of the file tools' tests: a separate workspace for each test, and calls of tools in it.
 //!
 //! Each [`Lab`] has a temporary folder, which is deleted when the lab is dropped. Every call of a lab goes through
 //! [`remote`](super::remote()), with a workspace path that does not exist on the calling side. So each test also shows that the
@@ -23,7 +23,7 @@ use crate::{
 
 /// A workspace, and the seven tools of [`full`](super::full).
 pub(super) struct Lab {
-    /// Holds `ws`, the workspace, and whatever a test puts beside it.
+    /// Holds `ws`, the workspace, and anything that a test puts next to it.
     folder: tempfile::TempDir,
     pub(super) tools: Toolbox,
 }
@@ -72,7 +72,7 @@ impl Lab {
         ToolContext::detached(self.path(""), self.folder.path().join("spill"))
     }
 
-    /// Calls a tool in a context of its own.
+    /// Calls a tool in a new context.
     pub(super) fn call(&self, tool: &str, arguments: Value) -> ToolResult {
         self.call_in(tool, arguments, &self.context())
     }
@@ -88,14 +88,14 @@ impl Lab {
         runtime.block_on(tools.find(tool).unwrap().run(arguments, &here))
     }
 
-    /// Calls a tool that must succeed, and gives its text.
+    /// Calls a tool that must succeed, and returns its text.
     pub(super) fn ok(&self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert!(!result.is_error(), "{}", result.content);
         result.content
     }
 
-    /// Calls a tool that must fail, and gives its text.
+    /// Calls a tool that must fail, and returns its text.
     pub(super) fn error(&self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert!(result.is_error(), "{}", result.content);
@@ -134,8 +134,8 @@ pub(super) fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs something as a user whom file modes stop. Root, whom they do not stop, is made nobody in a thread of its own, and the
-/// workspace is given to nobody before.
+/// Runs something as a user whom file modes stop. Root, whom they do not stop, becomes nobody in a new thread, and nobody owns the
+/// workspace before.
 #[cfg(target_os = "linux")]
 pub(super) fn as_nobody<T: Send>(lab: &Lab, work: impl FnOnce() -> T + Send) -> T {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};

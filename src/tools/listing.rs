@@ -1,8 +1,8 @@
 //! Lists the entries near the top of a folder. The environment of a new session may show them to the model (`prompt/files.rs`).
 //!
-//! The walk (`walk.rs`) follows no link, leaves out what git ignores, and ends after a bounded number of entries. Names are given
-//! as they are: a name may hold a line break, so a caller must escape it before it is shown. A change must keep that a long list
-//! is cut by depth, so that one large folder does not crowd out the entries beside it.
+//! The walk (`walk.rs`) follows no link, leaves out what git ignores, and ends after a bounded number of entries. Names are
+//! returned as they are: a name may hold a line break, so a caller must escape it before it is shown. A change must keep that a
+//! long list is cut by depth, so that one large folder does not crowd out its neighbours.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::walk::{Rules, Step, walk},
 };
 
-/// How many entries are looked at: of a larger folder only the first ones of the walk.
+/// How many entries are read: of a larger folder only the first ones of the walk.
 const LOOKED_AT_MAX: usize = 20_000;
 
 /// The entries of a folder and below it.

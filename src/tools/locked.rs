@@ -1,11 +1,10 @@
 //! A file that a call of a file tool holds locked while it changes the file. The file tools `write` and `edit` write through
 //! [`LockedFile::write`] alone.
 //!
-//! While the lock is held, no other call of these tools writes the file, by whatever path the file is named; this holds among the
-//! tools of one [`Setup`](super::Setup), which share the locks. There are two exceptions: a file that does not exist yet is
-//! locked by its path alone, and commands of `bash` take no lock. [`Call::refuse_stale`] and [`Call::overwritable`]
-//! refuse a file that differs from what the session saw last (see [`Seen`](super::seen::Seen)); a tool must ask one of them
-//! before it writes.
+//! While the lock is held, no other call of these tools writes the file, by any of its paths; this holds among the tools of one
+//! [`Setup`](super::Setup), which share the locks. There are two exceptions: a file that does not exist yet is locked by its path
+//! alone, and commands of `bash` take no lock. [`Call::refuse_stale`] and [`Call::overwritable`] refuse a file that differs from
+//! what the session saw last (see [`Seen`](super::seen::Seen)); a tool must ask one of them before it writes.
 //!
 //! A change must keep the order of a write: the old content is kept in the vault, the change is noted there, the file is written,
 //! and the change is reported in the call's log before the write returns. So a crash of the process at any moment leaves a record
@@ -33,7 +32,7 @@ const TRIES: usize = 5;
 /// The reason in the record for the unknown old content of a file that others change all the time.
 const RESTLESS: &str = "it was being changed by someone else at that moment";
 
-/// A file, or a place where no file is yet, that one call holds locked.
+/// A file, or a place without a file yet, that one call has locked.
 pub(super) struct LockedFile<'c> {
     call: &'c Call<'c>,
     file: &'c WorkspacePath,
@@ -41,8 +40,8 @@ pub(super) struct LockedFile<'c> {
 }
 
 impl<'c> LockedFile<'c> {
-    /// Waits until no other call holds the file that a path leads to (or the path itself, where no file is there yet), and locks
-    /// it. An error where the call must stop first.
+    /// Waits until no other call holds the file that a path leads to (or the path itself, if no file exists yet), and locks it.
+    /// An error if the call must stop first.
     pub(super) fn take(call: &'c Call<'c>, file: &'c WorkspacePath) -> Result<LockedFile<'c>, ToolResult> {
         let lock = call.shared.files.locks.take(&call.workspace, file, || call.context.is_cancelled());
         let lock = lock.map_err(failure)?.ok_or_else(aborted)?;
@@ -52,8 +51,8 @@ impl<'c> LockedFile<'c> {
     /// Writes the file, and remembers that the session knows the new content. The outer error is a call that must stop, the inner
     /// one a write that failed.
     ///
-    /// The old content is kept and the change is noted before the file is written, and a change that was made is reported before
-    /// this returns. An old content that cannot be kept is reported as not kept or not known, and is no reason not to write.
+    /// The old content is kept and the change is noted before the file is written, and a completed change is reported before this
+    /// returns. An old content that cannot be kept is reported as not kept or not known, and does not prevent the write.
     pub(super) fn write(
         &self,
         content: &[u8],
@@ -64,7 +63,7 @@ impl<'c> LockedFile<'c> {
             for _ in 0..TRIES {
                 let (was, found) = self.look();
                 match self.replace(was, content, &WriteOptions { expect: options.expect.or(found), ..*options }) {
-                    // The file changed after the look, so the kept content is not the one that would be replaced.
+                    // The file changed after the look, so the kept content is not the replaced one.
                     Err(WorkspaceError::Changed { .. }) if options.expect.is_none() && found.is_some() => {}
                     done => return done,
                 }
@@ -124,7 +123,7 @@ impl<'c> LockedFile<'c> {
     fn say(&self, change: FileChange, written: &Written, content: &[u8]) {
         let (call, path) = (self.call, self.call.real(self.file));
         call.remember(path.clone(), Glimpse::of_content(content));
-        // The new content is kept as well: it is the old content of the next change, whoever makes that.
+        // The new content is kept as well: it is the old content of the next change.
         let image = call.shared.files.keep(&call.vault(), &call.context.session, path, content, &written.info);
         let before = match change.before {
             FileState::Absent if !written.created => {
@@ -135,15 +134,15 @@ impl<'c> LockedFile<'c> {
         call.context.changes.add(FileChange { before, after: FileState::File(image), ..change });
     }
 
-    /// The path of the file without links, as it stands on the tape.
+    /// The path of the file without links, as on the tape.
     fn path(&self) -> String {
         names::shown(&self.call.path_from(&self.call.real(self.file)))
     }
 }
 
 impl Call<'_> {
-    /// Refuses a content with a mark that stands for a secret, where the file does not have that mark: the model was not told the
-    /// secret, and would put the mark in its place. Also where no hook takes secrets out now: the session may have had one before.
+    /// Refuses a content with the mark of a secret that the file does not have: the model never saw the secret, and would write
+    /// the mark in its place. Also without a hook that takes secrets out now: the session may have had one before.
     pub(super) fn refuse_marks(&self, file: &WorkspacePath, content: &[u8]) -> Result<(), ToolResult> {
         let new = String::from_utf8_lossy(content);
         if new_mark("", &new).is_none() {
@@ -160,8 +159,8 @@ impl Call<'_> {
         )))
     }
 
-    /// Refuses a file whose content (of a file seen in part or too large: whose state) is not the one that the session saw last.
-    /// A file that the session has not seen passes.
+    /// Refuses a file whose content (of a file seen in part or too large: whose state) differs from what the session saw last. A
+    /// file that the session has not seen passes.
     pub(super) fn refuse_stale(&self, file: &WorkspacePath, content: &[u8], info: &FileInfo) -> Result<(), ToolResult> {
         match self.recalled(file) {
             Some(Glimpse::Content(hash)) if hash != blake3::hash(content) => Err(self.stale(file)),
@@ -171,7 +170,7 @@ impl Call<'_> {
     }
 
     /// The state in which a file may be overwritten, for a call that has not read the file; it refuses like [`Call::refuse_stale`].
-    /// `None` where the file may be in any state: the session has not seen it, or it cannot be read now.
+    /// `None` if the file may be in any state: the session has not seen it, or it cannot be read now.
     pub(super) fn overwritable(&self, file: &WorkspacePath) -> Result<Option<Version>, ToolResult> {
         let version = match self.recalled(file) {
             None => return Ok(None),

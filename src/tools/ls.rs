@@ -2,9 +2,8 @@
 //!
 //! At most [`ENTRIES_MAX`] entries are shown, and at most as many are asked for their size. All names are read first, because the
 //! order needs them. The path may lead through links inside the workspace; a link in the listing is shown as a link and not
-//! followed. The work ends early when the call must stop. A change must keep that each entry stands on a line of its own,
-//! whatever its name holds, so that no file can forge a line of the listing. The doc comments of the arguments are what a model
-//! is told of them.
+//! followed. The work ends early when the call must stop. A change must keep each entry on its own line, for any name, so that no
+//! file can forge a line of the listing. The doc comments of the arguments are sent to the model as their descriptions.
 
 use std::{ffi::OsString, time::SystemTime};
 
@@ -112,7 +111,7 @@ fn describe(dir: &Dir, entry: &DirEntry) -> (String, Value) {
     };
     let path = std::path::Path::new(&entry.name);
     let name = names::shown(path);
-    // The slash of a directory stands inside the quotes of a quoted name.
+    // The slash of a directory is inside the quotes of a quoted name.
     let listed = if kind == FileKind::Directory { names::shown(&path.join("")) } else { name.clone() };
     let details =
         json!({ "name": name, "type": kind.to_string(), "size": bytes, "mtime": info.map(|info| time(info.modified)) });

@@ -1,11 +1,11 @@
 //! File names as a model sees and writes them.
 //!
-//! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are no text, or words that look like a
+//! A name may hold anything but NUL and `/`: line feeds, escape sequences, bytes that are not text, or words that look like a
 //! notice of a tool. Such a name is shown in quotes, with escapes where they are needed, always on one line. In front of a line
 //! number, use [`shown_before_number`], which also quotes a name that looks as if it held a line number.
 //!
-//! A change must keep the way back: [`given`] reads every name that [`shown`] gives as the very same name. Shown names stand on
-//! tapes as the paths of changed files, so old ones must be read too. The code looks at no disk.
+//! A change must keep the way back: [`given`] reads every name from [`shown`] as the very same name. Shown names are on tapes as
+//! the paths of changed files, so old ones must be read too. The code reads no disk.
 
 use std::{
     ffi::OsString,
@@ -31,7 +31,7 @@ pub(super) fn shown_before_number(path: &Path) -> String {
     }
 }
 
-/// The path that a model means: as written, or what a quoted form stands for.
+/// The path that a model means: as written, or the content of a quoted form.
 pub(crate) fn given(text: &str) -> PathBuf {
     let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let bytes = inner.filter(|inner| !inner.is_empty()).and_then(unquoted);
@@ -94,7 +94,7 @@ fn quoted(path: &Path) -> String {
     out
 }
 
-/// The bytes that the inside of a quoted form stands for; `None` for a text that is no quoted form.
+/// The bytes of the inside of a quoted form; `None` for a text that is not a quoted form.
 fn unquoted(inner: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(inner.len());
     let mut rest = inner.chars();

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A file that was opened to be read.
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     /// The path as the model meant it.
     pub(super) path: WorkspacePath,
     /// The absolute path of the file, without links.
@@ -40,18 +40,18 @@ pub(super) struct Opened {
 }
 
 impl Call<'_> {
-    /// The path of a file that is to be written.
+    /// The path of a file to write.
     pub(super) fn resolve(&self, given: &str) -> Result<WorkspacePath, ToolResult> {
         self.judged(self.quoted(given).unwrap_or_else(|| self.workspace.resolve_for_write(given)).map_err(failure)?)
     }
 
-    /// Opens a folder that should be there; `None` where the path leads to something else. The path that is judged is the one that
-    /// was opened, and [`Dir::path`] has no links: what stands beneath it is judged by where it is.
+    /// Opens a folder that should exist; `None` if the path leads to something else. The judged path is the opened one, and
+    /// [`Dir::path`] has no links: entries beneath it are judged by where they are.
     pub(super) fn open_folder(&self, given: &str) -> Result<Option<Dir>, ToolResult> {
         let path = self.meant(given)?;
         match self.workspace.open_dir(&path) {
             Ok(dir) => self.judge(&path, dir.path().relative()).map(|()| Some(dir)),
-            // About a folder that the call may not touch it is not said what it is.
+            // The kind of a folder that the call may not touch stays unsaid.
             Err(error) => match self.judged(path) {
                 Ok(_) if matches!(error, WorkspaceError::NotDirectory { .. }) => Ok(None),
                 Ok(_) => Err(failure(error)),
@@ -60,17 +60,17 @@ impl Call<'_> {
         }
     }
 
-    /// Opens a file that should be there, also where the model spelled its name a little differently (see
-    /// [`Workspace::resolve_existing`] and `unicode_forms`). The path that is judged is the one that was opened.
-    pub(super) fn open_existing(&self, given: &str) -> Result<Opened, ToolResult> {
+    /// Opens a file that should exist, even if the model spelled its name a little differently (see
+    /// [`Workspace::resolve_existing`] and `unicode_forms`). The judged path is the opened one.
+    pub(super) fn open_existing(&self, given: &str) -> Result<OpenFile, ToolResult> {
         let path = self.meant(given)?;
         match self.workspace.open_real(&path) {
             Ok((file, info, real)) => {
                 self.judge(&path, &real)?;
                 let real = self.workspace.absolute(&path.sibling(real));
-                Ok(Opened { path, real, file, info })
+                Ok(OpenFile { path, real, file, info })
             }
-            // About a file that the call may not touch it is not said what it is.
+            // The kind of a file that the call may not touch stays unsaid.
             Err(error) => Err(self.judged(path).err().unwrap_or_else(|| failure(error))),
         }
     }
@@ -123,8 +123,8 @@ impl Call<'_> {
         may.is_anything() || may.touch(&Access::new(self.permission, path.to_string_lossy()))
     }
 
-    /// The path that a quoted form (see `names`) stands for; `None` for a text that is no quoted form. It is taken to the letter:
-    /// an absolute path or `..` is an error, and `~` is a name.
+    /// The path in a quoted form (see `names`); `None` for a text that is not a quoted form. It is taken to the letter: an
+    /// absolute path or `..` is an error, and `~` is a name.
     fn quoted(&self, given: &str) -> Option<Result<WorkspacePath, WorkspaceError>> {
         let path = names::given(given);
         if path == Path::new(given) {
@@ -135,7 +135,7 @@ impl Call<'_> {
         Some(beneath.ok_or_else(|| WorkspaceError::BadPath { path: given.to_owned(), why }))
     }
 
-    /// A path as the model is shown it, and may give it back: relative to the workspace for a path inside.
+    /// A path as the model sees it, and may send it back: relative to the workspace for a path inside.
     pub(super) fn shown(&self, path: &WorkspacePath) -> String {
         names::shown(&self.path_of(path))
     }
@@ -176,7 +176,7 @@ fn unicode_forms(given: &str) -> impl Iterator<Item = String> {
     [given.nfc().collect(), given.nfd().collect()].into_iter()
 }
 
-/// The result for a path that cannot be looked at. A path outside counts as one that does not exist.
+/// The result for a path that cannot be read. A path outside counts as missing.
 fn unseen(error: WorkspaceError) -> ToolResult {
     let outside = matches!(error, WorkspaceError::Outside { .. });
     let mut result = failure(error);

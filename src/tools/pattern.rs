@@ -4,9 +4,9 @@
 //! its start, is compared with the path from the searched folder. Any other pattern is compared with the name, in any folder. `*`
 //! and `?` do not match `/`; `**` between slashes or at an end does. A name with a leading dot is like any other name.
 //!
-//! A pattern comes from a model. So a change must keep that, whatever a pattern holds, it does not panic, does not lead out of
-//! the searched folder, and matches in a time in proportion to the path. These are not the globs of permission rules
-//! (`permission/pattern.rs`). No disk is read here.
+//! A pattern comes from a model. So a change must keep that no pattern panics, leads out of the searched folder, or takes more
+//! time than in proportion to the path. These are not the globs of permission rules (`permission/pattern.rs`). No disk is read
+//! here.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -48,7 +48,7 @@ impl Pattern {
             return Err("a glob pattern cannot lead out of the searched folder with `..`; use `path`".to_owned());
         }
         if !braces_are_within(text, BRACES_MAX) {
-            return Err(format!("the braces of the glob pattern stand more than {BRACES_MAX} deep in each other"));
+            return Err(format!("the braces of the glob pattern are nested more than {BRACES_MAX} deep"));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
         let shown: String = given.chars().take(SHOWN_CHARS_MAX).collect();
@@ -111,7 +111,7 @@ mod tests {
         }
         let nested = format!("{}b{}", "{a,".repeat(900), "}".repeat(900));
         let error = Pattern::new(&nested).unwrap_err();
-        assert_eq!(error, "the braces of the glob pattern stand more than 16 deep in each other");
+        assert_eq!(error, "the braces of the glob pattern are nested more than 16 deep");
         assert!(!matches(&"*a".repeat(500), &"a".repeat(200)));
         assert!(Pattern::new("node_modules/**/*.js").unwrap().names(OsStr::new("node_modules")));
     }

@@ -3,9 +3,9 @@
 //! do not.
 //!
 //! A change must keep three things. `plan_exit` leaves plan mode only after a person has approved the plan, and shows that person
-//! the whole plan: one that is too long to be shown is refused, and never cut. The model is then given the plan as the file has
-//! it after the answer, because the person may have changed the file. A plan file that is a link, or stands behind one, is
-//! refused, so that nothing else is shown as a plan.
+//! the whole plan: a plan that is too long to be shown is refused, and never cut. The model then gets the plan as the file has it
+//! after the answer, because the person may have changed the file. A plan file that is a link, or is behind one, is refused, so
+//! that nothing else is shown as a plan.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ impl Tool for PlanEnter {
     fn run<'a>(&'a self, _: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             if let Some(file) = &context.modes.plan_file {
-                return ToolResult::ok(format!("You are in plan mode already. The plan stands in {file}."));
+                return ToolResult::ok(format!("You are in plan mode already. The plan is in {file}."));
             }
             match context.modes.change(Mode::Plan).await {
                 Ok(Entered { plan_file, .. }) => {
@@ -95,7 +95,8 @@ impl Tool for PlanExit {
         no_arguments()
     }
 
-    /// A second run asks the same question, and gets the answer that a person gave to the first. About another plan it asks anew.
+    /// A second run asks the same question, and gets the answer that a person gave to the first. About another plan it asks
+    /// again.
     fn effect(&self) -> Effect {
         Effect::Idempotent
     }
@@ -157,7 +158,7 @@ fn read(context: &ToolContext, file: &str) -> Result<String, String> {
     let workspace = Workspace::for_call(context).map_err(failed)?;
     let path = workspace.resolve(file).map_err(failed)?;
     if workspace.real(&path).map_err(failed)? != Path::new(file) {
-        return Err(format!("The plan cannot be read: {file} is a link, or stands behind one."));
+        return Err(format!("The plan cannot be read: {file} is a link, or is behind one."));
     }
     let (content, _) = workspace.read(&path, PLAN_BYTES_MAX).map_err(failed)?;
     let plan = String::from_utf8(content).map_err(|_| format!("The plan cannot be read: {file} is not UTF-8."))?;

@@ -5,7 +5,7 @@
 //!
 //! A change must keep that a read remembers two things in memory: what the session has seen of the file, so that a later write is
 //! checked against it (`seen.rs`); and of a text file up to 1 MiB that the session knows it, so that its content is kept before a
-//! command of the shell runs. The doc comments of the arguments are what a model is told of them.
+//! command of the shell runs. The doc comments of the arguments are sent to the model as their descriptions.
 
 mod page;
 
@@ -27,7 +27,7 @@ use crate::{
         file_tool::{FileWork, Touch},
         path,
         seen::Watched,
-        text::{self, Kind, Opened, Stoppable},
+        text::{self, Kind, Sniffed, Stoppable},
     },
     words::message::FilePart,
 };
@@ -67,7 +67,7 @@ impl FileWork for Read {
     const PATH_NAMES: &'static [&'static str] = &["path", "file_path", "filePath", "file"];
 
     fn work(&self, call: &Call) -> Result<ToolResult, ToolResult> {
-        let path::Opened { path, real, file, info } = call.open_existing(&self.path)?;
+        let path::OpenFile { path, real, file, info } = call.open_existing(&self.path)?;
         let shown = call.shown(&path);
         let failed = |error: std::io::Error| {
             if call.context.is_cancelled() { aborted() } else { ToolResult::error(format!("{shown}: {error}")) }
@@ -105,7 +105,7 @@ impl FileWork for Read {
     }
 }
 
-/// What is told of a file beside its text.
+/// The facts about a file besides its text.
 struct Told {
     encoded: Option<Guess>,
     /// It begins with the byte order mark of UTF-8.
@@ -220,7 +220,7 @@ fn shell_word(shown: &str) -> Option<String> {
     }
 }
 
-fn image(opened: Opened<impl std::io::Read>, mime: &str, info: FileInfo, shown: &str) -> std::io::Result<ToolResult> {
+fn image(opened: Sniffed<impl std::io::Read>, mime: &str, info: FileInfo, shown: &str) -> std::io::Result<ToolResult> {
     let mut bytes = Vec::new();
     opened.bytes().take(IMAGE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > IMAGE_BYTES_MAX {

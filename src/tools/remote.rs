@@ -1,8 +1,7 @@
 //! Tools whose calls are carried out somewhere else: in a container, on another machine.
-//!
-//! The whole call is handed over, not each file operation: see `docs/decisions/0006-whole-calls-go-elsewhere.md`. The host says
-//! how (`docker exec box tamtam tool NAME JSON`, `ssh`, a server of its own) by a [`RemoteExecutor`]. What a model and the
-//! permission rules see of a tool stays on this side: name, schema, the check of the arguments, accesses, effect, limits.
+//! The whole call is passed on, not each file operation: see `docs/decisions/0006-whole-calls-go-elsewhere.md`. The host says how
+//! (`docker exec box tamtam tool NAME JSON`, `ssh`, its own server) by a [`RemoteExecutor`]. What a model and the permission
+//! rules see of a tool stays on this side: name, schema, the check of the arguments, accesses, effect, limits.
 //!
 //! A call of a tool that does more than read reports, before it begins, the changes that it may make, as changes that cannot be
 //! put back from here. A change must keep that, so that a call which is cut off has reported them too, and must not open or lock
@@ -19,8 +18,8 @@ use crate::{
 
 /// A place other than this process where calls are carried out.
 ///
-/// The paths of the context are those of this side. The workspace is the session's name for it; the implementor knows which folder
-/// stands for it on the other side. A failure on the way is an error result like any other.
+/// The paths of the context are those of this side. The workspace is the session's name for it; the implementor knows the
+/// matching folder on the other side. A failure on the way is an error result like any other.
 ///
 /// **Cancellation.** [`ToolContext::cancelled`] resolves when the call must stop. Answer "aborted" only for a call that is known
 /// not to change anything any more; the future is dropped two seconds later.

@@ -2,8 +2,7 @@
 //!
 //! A session that has read or written a file has seen its content, or its state (see [`Glimpse`]). A write that finds another
 //! content or state there is refused until the session has read the file again, because someone else was at work (a person, a
-//! command, another session). A file that the session has never looked at may be written: nothing is known of it that could be
-//! out of date.
+//! command, another session). A file that the session has never read may be written: no knowledge of it can be out of date.
 //!
 //! The memory belongs to the tools of one [`Setup`](super::Setup) and holds the newest entries (see [`Known`]). After a restart
 //! it is empty and nothing is refused, so this is a help against mistakes and no lock. A change must let `read` and every write
@@ -22,7 +21,7 @@ pub(super) const CONTENT_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// What a session has seen of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glimpse {
-    /// The whole content, by its hash. The same content counts as unchanged, whatever the time stamps say.
+    /// The whole content, by its hash. The same content counts as unchanged, with any time stamps.
     Content(blake3::Hash),
     /// Which file it is, its size and its times, as the system tells them: of a file that was read in part or is too large.
     State(Version),

@@ -80,8 +80,8 @@ fn path_002_a_name_is_found_in_both_unicode_forms() {
     );
 }
 
-/// H-17: what a rule is asked about is taken from the arguments: the command of bash, the path of a file tool, and the folder of a
-/// search, whatever it looks for; of a tool that says nothing it is `*`.
+/// H-17: what a rule is asked about is taken from the arguments: the command of bash, the path of a file tool, and the folder of
+/// any search; of a tool that says nothing it is `*`.
 #[test]
 fn h_17_a_rule_is_asked_about_what_stands_in_the_arguments() {
     struct Silent;
@@ -379,7 +379,7 @@ fn nasty_11_hostile_names_are_printed_so_that_they_can_be_given_back() {
     assert_eq!(lab.ok("ls", json!({"path": "d"})).lines().count(), names.len());
 }
 
-/// Nasty case 4: what is no regular file is refused at once, and a walk passes it by.
+/// Nasty case 4: other than regular files are refused at once, and a walk skips them.
 #[test]
 fn nasty_04_a_named_pipe_stops_nobody() {
     let lab = Lab::new();
@@ -433,7 +433,7 @@ fn nasty_01_a_folder_that_turns_into_a_link_lets_nothing_out() {
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
 }
 
-/// A NUL in a source is shown, searched and edited round, wherever it stands; what is binary is binary for all tools.
+/// A NUL in a source is shown, searched and edited around, anywhere; what is binary is binary for all tools.
 #[test]
 fn a_nul_in_a_text_keeps_no_tool_from_it() {
     let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! Tells what a file holds by its first bytes, and gives its text as a stream, decoded to UTF-8 where the file has another
+//! Finds the kind of a file by its first bytes, and returns its text as a stream, decoded to UTF-8 if the file has another
 //! encoding.
 //!
 //! A file is judged by its first [`SNIFF_BYTES`] bytes and never by its name. Beyond these bytes nothing is read before the
@@ -46,8 +46,8 @@ pub(super) fn kind(head: &[u8]) -> Kind {
 /// How many bytes of a text there are for each NUL in it, at least.
 const BYTES_FOR_A_NUL: usize = 16;
 
-/// Whether bytes without a known encoding are text. Bytes without a NUL are shown as text, whatever they are. A NUL or two in a text
-/// is a slip of a program or a separator, if nothing else speaks against a text: a NUL at its very beginning, bytes that are not
+/// Whether bytes without a known encoding are text. Bytes without a NUL are always shown as text. A NUL or two in a text is a
+/// slip of a program or a separator, if nothing else speaks against a text: a NUL at its very beginning, bytes that are not
 /// UTF-8, or other control characters.
 fn is_text(head: &[u8]) -> bool {
     let nuls = memchr::memchr_iter(0, head).count();
@@ -72,20 +72,20 @@ fn image_type(head: &[u8]) -> Option<&'static str> {
 }
 
 /// A file of which the beginning was read: what it holds, and all of its bytes as a stream.
-pub(super) struct Opened<R> {
+pub(super) struct Sniffed<R> {
     pub(super) kind: Kind,
     head: Vec<u8>,
     rest: R,
 }
 
 /// Reads the beginning of a file and tells what it holds.
-pub(super) fn look<R: Read>(mut file: R) -> io::Result<Opened<R>> {
+pub(super) fn look<R: Read>(mut file: R) -> io::Result<Sniffed<R>> {
     let mut head = Vec::with_capacity(SNIFF_BYTES);
     file.by_ref().take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
-    Ok(Opened { kind: kind(&head), head, rest: file })
+    Ok(Sniffed { kind: kind(&head), head, rest: file })
 }
 
-impl<R: Read> Opened<R> {
+impl<R: Read> Sniffed<R> {
     /// The whole text without its BOM, where it is UTF-8 and was read whole already.
     pub(super) fn whole(&self) -> Option<&[u8]> {
         match self.kind {

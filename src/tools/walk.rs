@@ -1,7 +1,7 @@
 //! Walks a folder of the workspace and shows its entries to a caller: `find`, `grep`, the look of `bash` at the files, and
 //! `listing.rs`.
 //!
-//! The walk goes down from its start by open handles and follows no link, so it cannot leave that folder, whatever changes
+//! The walk goes down from its start by open handles and follows no link, so it cannot leave that folder, even if files change
 //! meanwhile. A change must keep that. It leaves out the temporary files of writes. Unless the caller asks for these too, it also
 //! leaves out what git ignores by `.git/info/exclude` or by a `.gitignore` from the workspace down, and the folders of
 //! [`LEFT_OUT`]. Entries of a folder come in the order of their names. A folder below the start that cannot be read is counted
@@ -142,7 +142,7 @@ pub(super) fn walk(
     Ok(walk.missed)
 }
 
-/// A walk that is going on: the values for all of it, the ignore files that hold where it is, and what it missed.
+/// A running walk: the values for all of it, the ignore files that hold where it is, and what it missed.
 struct Walk<'a> {
     rules: &'a Rules<'a>,
     stop: &'a dyn Fn() -> bool,
@@ -193,8 +193,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads an ignore file, if there is one and room for it. Of a file above the start of the walk, lines about `start` (its path
-    /// from there) do not count: whoever names a folder wants to look into it.
+    /// Reads an ignore file, if it exists and fits. Of a file above the start of the walk, lines about `start` (its path from
+    /// there) do not count: a caller who names a folder wants to search it.
     fn take_in(&mut self, dir: &Dir, name: &OsStr, base: PathBuf, start: Option<&Path>) {
         let Ok((file, _)) = dir.open_read(name) else { return };
         let room = IGNORE_BYTES_MAX.saturating_sub(self.ignores.iter().map(|ignore| ignore.bytes).sum());
@@ -226,7 +226,7 @@ fn ignore(bytes: &[u8], base: PathBuf, start: Option<&Path>) -> Option<Ignore> {
     let start = start.filter(|start| !start.as_os_str().is_empty());
     let about_start = |line: &str| start.is_some_and(|start| ignores(line, start));
     for line in text.trim_start_matches('\u{feff}').lines().filter(|line| !about_start(line)) {
-        // A line that is no pattern is skipped, as git does.
+        // A line that is not a pattern is skipped, as in git.
         let _ = builder.add_line(None, line);
     }
     Some(Ignore { base, rules: builder.build().ok()?, bytes: bytes.len() })
@@ -258,7 +258,7 @@ impl Missed {
         (self.ignored > 0).then(|| format!("[{} {left_out}; include_ignored searches them]", self.ignored))
     }
 
-    /// The notice for the model; `None` where nothing was missed.
+    /// The notice for the model; `None` if nothing was missed.
     pub(super) fn notice(self) -> Option<String> {
         let unreadable = (self.unreadable > 0).then(|| format!("{} folders could not be read", self.unreadable));
         let deep =

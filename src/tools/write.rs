@@ -1,10 +1,10 @@
 //! The `write` tool: replaces the whole content of a file, or makes the file.
 //!
 //! The file is written in one step where the file system allows it; the details say whether it was (`atomic`). A file that
-//! differs from what the session saw last is not overwritten (`seen.rs`); a file that the session has not seen is. A text that was
-//! there before leaves its encoding, byte order mark and line ends to the new one (`form.rs`). A change must write through
-//! [`LockedFile`] alone, because a write by another way would take no lock and leave no record for a restore. The doc comments of
-//! the arguments are what a model is told of them.
+//! differs from what the session saw last is not overwritten (`seen.rs`); a file that the session has not seen is. The old text
+//! leaves its encoding, byte order mark and line ends to the new one (`form.rs`). A change must write through [`LockedFile`]
+//! alone, because a write by another way would take no lock and leave no record for a restore. The doc comments of the arguments
+//! are sent to the model as their descriptions.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,7 +52,7 @@ impl FileWork for Write {
             Ok(info) if info.kind == FileKind::Directory => {
                 Err(failure(WorkspaceError::IsDirectory { path: place.to_string() }))
             }
-            // A file that is not there yet is made. What else keeps it from being looked at keeps it from being written.
+            // A missing file is made. Any other error that prevents reading it prevents writing it.
             Ok(_) | Err(WorkspaceError::NotFound { .. }) => Ok(()),
             Err(error) => Err(failure(error)),
         }

@@ -4,9 +4,8 @@
 //! the stack for each level. Past the end of the stack the process dies: no error and no panic handler stops that. So each value
 //! that a host, a tool, a hook, a provider or a file brings has at most [`VALUE_DEPTH_MAX`] levels from the place on where it comes
 //! in, and each line of a tape at most [`LINE_DEPTH_MAX`]. Behind these two doors every walk may be the plain recursive one.
-//!
-//! The functions here count on a list of their own. A change must keep that none of them calls itself, and that a value that is
-//! refused is also taken apart here: dropping it is a walk as well.
+//! The functions here keep their own stack. A change must keep that none of them calls itself, and that a refused value is also
+//! taken apart here: dropping it is a walk as well.
 
 use serde_json::Value;
 
@@ -20,20 +19,20 @@ pub const VALUE_DEPTH_MAX: usize = 96;
 /// How many levels a line of a tape may have: what serde_json reads.
 pub(crate) const LINE_DEPTH_MAX: usize = 127;
 
-/// How deep the braces of a pattern of file names may stand in each other.
+/// How deep the braces of a pattern of file names may be nested.
 pub(crate) const BRACES_MAX: usize = 16;
 
-/// A value is deeper than [`VALUE_DEPTH_MAX`]. It is gone: what it stood in has `null` in its place.
+/// A value is deeper than [`VALUE_DEPTH_MAX`]. It is gone: `null` replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nested deeper than {VALUE_DEPTH_MAX} levels")]
 pub(crate) struct TooDeep;
 
-/// Takes the place of the details of a result or of a progress that were too deep.
+/// Replaces details of a result or of a progress that were too deep.
 pub(crate) fn left_out() -> Value {
     serde_json::json!({ "left_out": TooDeep.to_string() })
 }
 
-/// Checks a value that comes in. One that is too deep is taken apart, and `null` takes its place.
+/// Checks a value that comes in. A value that is too deep is taken apart, and replaced by `null`.
 pub(crate) fn bound(value: &mut Value) -> Result<(), TooDeep> {
     if is_within(value, VALUE_DEPTH_MAX) {
         return Ok(());
@@ -54,7 +53,7 @@ pub(crate) fn is_within(value: &Value, max: usize) -> bool {
         if above >= max {
             return false;
         }
-        // Texts and numbers are no level, and most of what there is.
+        // Texts and numbers add no level, and are the most frequent values.
         rest.extend(inner.filter(|value| value.is_array() || value.is_object()).map(|value| (value, above + 1)));
     }
     true
@@ -72,7 +71,7 @@ fn take_apart(value: Value) {
     }
 }
 
-/// Whether a JSON text has at most `max` levels. Of a text that is no JSON it says something or other.
+/// Whether a JSON text has at most `max` levels. For a text that is not JSON the answer is arbitrary.
 pub(crate) fn text_is_within(text: &[u8], max: usize) -> bool {
     // A text with no more brackets than that cannot be deeper, and nearly every line of a tape is such a text.
     if memchr::memchr2_iter(b'[', b'{', text).nth(max).is_none() {
@@ -106,7 +105,7 @@ fn end_of_string(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// Whether the braces of a pattern of file names stand at most `max` deep in each other. Its compiler walks them recursively.
+/// Whether the braces of a pattern of file names are nested at most `max` deep. Its compiler walks them recursively.
 pub(crate) fn braces_are_within(pattern: &str, max: usize) -> bool {
     let mut depth = 0_usize;
     pattern.bytes().all(|byte| {
@@ -145,7 +144,7 @@ pub(crate) mod tests {
         assert_eq!(bound(&mut deep_beside), Err(TooDeep));
     }
 
-    /// The text is counted as the value is, and what stands in strings counts for nothing.
+    /// The text is counted as the value is, and the content of strings does not count.
     #[test]
     fn a_text_has_as_many_levels_as_its_value() {
         for depth in [0, 1, 7, 40] {

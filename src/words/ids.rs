@@ -1,15 +1,14 @@
 //! The names of things: sessions, messages, commands, entries and calls; and moments in time.
-//!
-//! Each kind of id has a type of its own, so that one cannot be used in place of another. A new id of a session, message or
-//! command is a UUIDv7: unique across processes, and sorted by the time at which it was made. The runtime names its own messages
-//! by a word and the number of an entry. `task-` (news of a child) and `branch-` (the summary of a branch) are reserved: a
-//! message of a sender under such an id is refused ([`MessageId::is_reserved`]). `compaction-` (the summary of a compaction) and
-//! `answer-` (an answer of the model, as it is shown) are not.
+//! Each kind of id has its own type, so that one cannot be used in place of another. A new id of a session, message or command is
+//! a UUIDv7: unique across processes, and sorted by the time at which it was made. The runtime names its own messages by a word
+//! and the number of an entry. `task-` (news of a child) and `branch-` (the summary of a branch) are reserved: a message of a
+//! sender under such an id is refused ([`MessageId::is_reserved`]). `compaction-` (the summary of a compaction) and `answer-` (an
+//! answer of the model, as it is shown) are not.
 //!
 //! A change must keep this: all ids and [`Millis`] are stored formats, as text or as a number, transparent in JSON. A session id
-//! is the name of a folder, so no path separator and no leading dot may get through. The two reserved prefixes stand on existing
-//! tapes. Only [`Millis::now`] and the functions that make a new id read a clock, so the core may use no value of theirs: a
-//! replay would have another.
+//! is the name of a folder, so no path separator and no leading dot may get through. Existing tapes have the two reserved
+//! prefixes. Only [`Millis::now`] and the functions that make a new id read a clock, so the core must not call them: a replay
+//! would get another value.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 /// The position of an entry on a session's tape: 1 for the first, then +1 each.
 ///
-/// A [`Seq`] also names whatever its entry opened: a turn, or a ticket such as a model request or a call.
+/// A [`Seq`] also names what its entry opened: a turn, or a ticket such as a model request or a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
@@ -42,8 +41,8 @@ impl fmt::Display for Seq {
 /// The longest session id, in bytes. It becomes the name of a folder.
 pub const SESSION_ID_BYTES_MAX: usize = 64;
 
-/// The longest id or name, in bytes, that a host may choose for something that has no bound of its own: a message, the key of a
-/// task, an agent, a model.
+/// The longest id or name, in bytes, that a host may choose for something without its own bound: a message, the key of a task, an
+/// agent, a model.
 pub const NAME_BYTES_MAX: usize = 256;
 
 /// The id of a session.
@@ -161,7 +160,7 @@ text_id! {
 }
 
 text_id! {
-    /// The id of a command. A command that comes again under its id is not done again: its sender is told what was done. A
+    /// The id of a command. A command that comes again under its id is not done again: its sender gets the first result. A
     /// session remembers the ids of its newest 64 commands.
     CommandId
 }
@@ -189,7 +188,7 @@ impl MessageId {
     }
 
     /// Whether only the runtime may give this id: `task-` or `branch-`, and a number. The runtime gives such ids to its own
-    /// messages (news of a child, the summary of a branch), and recognises them by the id.
+    /// messages (news of a child, the summary of a branch), and recognizes them by the id.
     ///
     /// ```
     /// use tamtam::MessageId;
@@ -201,8 +200,8 @@ impl MessageId {
         self.is_of_task() || self.is_of_branch()
     }
 
-    /// Whether the id is one of those that the runtime gives: to news of a child, or to a summary. The id alone is no proof: a
-    /// sender may choose an id like that of a compaction's summary.
+    /// Whether the id is one of the runtime's: news of a child, or a summary. The id alone proves nothing: a sender may choose an
+    /// id like that of a compaction's summary.
     #[cfg(any(feature = "openai", feature = "anthropic"))]
     pub(crate) fn is_of_runtime(&self) -> bool {
         self.is_reserved() || is_numbered(&self.0, "compaction-")
@@ -236,7 +235,7 @@ fn is_numbered(id: &str, prefix: &str) -> bool {
     number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A new UUIDv7. A clock that stands before 1970 counts as 1970.
+/// A new UUIDv7. A clock before 1970 counts as 1970.
 pub(crate) fn new_uuid() -> uuid::Uuid {
     uuid_at(std::time::SystemTime::now())
 }
@@ -255,7 +254,7 @@ fn uuid_at(now: std::time::SystemTime) -> uuid::Uuid {
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// The time of the machine's clock; 0 if the clock stands before 1970.
+    /// The time of the machine's clock; 0 if the clock is before 1970.
     #[must_use]
     pub fn now() -> Millis {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

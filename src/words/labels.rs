@@ -92,7 +92,7 @@ impl Labels {
         Ok(labels)
     }
 
-    /// Sets a label, in place of the one that has the key.
+    /// Sets a label, replacing one with the same key.
     ///
     /// # Errors
     /// See [`BadLabel`]. The labels are then as they were.

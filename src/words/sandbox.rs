@@ -32,7 +32,7 @@ impl Network {
     }
 }
 
-/// The sandbox that a session began with: it stands in its settings, and calls of a tool with a weaker one are refused.
+/// The sandbox that a session began with: it is in its settings, and calls of a tool with a weaker one are refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SandboxTerms {
@@ -43,7 +43,7 @@ pub struct SandboxTerms {
     /// What they may read beside the usual paths.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub read: BTreeSet<String>,
-    /// What they may write beside the workspace and the usual paths.
+    /// What they may write next to the workspace and the usual paths.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub write: BTreeSet<String>,
 }
@@ -78,7 +78,7 @@ impl SandboxTerms {
 mod tests {
     use super::*;
 
-    /// Less is kept, more is not: each term by itself.
+    /// Less is kept, more is not: each term separately.
     #[test]
     fn a_sandbox_keeps_terms_that_it_does_not_widen() {
         let set = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<BTreeSet<_>>();

@@ -1,4 +1,4 @@
-//! Secrets in texts: finds keys by their shapes and by their values, and puts a mark in the place of each.
+//! Secrets in texts: finds keys by their shapes and by their values, and replaces each by a mark.
 //!
 //! There is one table of shapes (`secrets/table.rs`) and one scanner (`secrets/scan.rs`). The hook `Redact` uses them for what tools
 //! give and people send, `model/redact.rs` for what a provider's server says, and the tools that write files for the marks, which
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// What a mark begins with.
 const MARK: &str = "[redacted: ";
 
-/// What stands in the place of a key of this kind.
+/// The mark that replaces a key of this kind.
 fn mark(kind: &str) -> String {
     format!("{MARK}{kind}]")
 }
@@ -54,7 +54,7 @@ pub(crate) fn new_mark(old: &str, new: &str) -> Option<String> {
         .map(|(mark, _)| mark)
 }
 
-/// Whether a word begins as keys do and goes on as one: also a key of which a part was left out, as servers show it.
+/// Whether a word begins and continues like a key, even one with a part left out, as servers show it.
 #[cfg(any(test, feature = "openai", feature = "anthropic"))]
 pub(crate) fn begins_like_a_key(word: &str) -> bool {
     let goes_on = |prefix: &str| {
@@ -66,7 +66,7 @@ pub(crate) fn begins_like_a_key(word: &str) -> bool {
     table::prefixes().any(goes_on)
 }
 
-/// The fewest characters of a key behind its prefix. Fewer make a word, not a key.
+/// The fewest characters of a key after its prefix. Fewer make a word, not a key.
 #[cfg(any(test, feature = "openai", feature = "anthropic"))]
 const WORD_REST_MIN: usize = 6;
 

@@ -1,5 +1,5 @@
-//! A host with an adapter of its own: the four calls that it needs, over a runtime in its process; and the four jobs of the host
-//! that the design was made for, each played through that adapter with real tools.
+//! A host with its own adapter: the four calls that it needs, over a runtime in its process; and the four jobs of the
+//! host that the design was made for, each played through that adapter with real tools.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Hooks that see the model's answers: what they take out reaches nobody, and what they could not look at is withheld.
+//! Hooks that see the model's answers: what they take out reaches no one, and what they could not check is withheld.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! Going back in a whole runtime: real actors, a real tape, processes that die, and what the model is sent afterwards.
+//! Going back in a whole runtime: real actors, a real tape, processes that die, and the requests afterwards.
 
 use std::{
     path::{Path, PathBuf},

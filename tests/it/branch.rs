@@ -1,6 +1,5 @@
 //! Forking at any point and merging, in a whole runtime: real actors, real tapes.
-//!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
 //! | `chance.rs` | random sends, rollbacks, forks and merges against a list of messages |
 //! | `files.rs` | rollback with files, and what a merge does to them |

@@ -1,6 +1,6 @@
-//! The cancel matrix. Each public future of the crate is polled exactly 0, 1, 2, … times, until it completes or waits for somebody
-//! else, and is then dropped: at once, or after all that it began has come to rest. Then the promise of `docs/CANCELLATION.md` is
-//! checked, the session works on, and the runtime ends with nothing left.
+//! The cancel matrix. Each public future of the crate is polled exactly 0, 1, 2, … times, until it completes or waits
+//! for another task, and is then dropped: at once, or after everything it began has come to rest. Then the promise of
+//! `docs/CANCELLATION.md` is checked, the session works on, and the runtime ends with nothing left.
 //!
 //! To add a function: a row in `docs/CANCELLATION.md`, and a driver (`matrix::Driver`, three to ten lines) in the file of its room.
 //! The test `each_public_future_has_a_row_and_a_driver` names what lacks.

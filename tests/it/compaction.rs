@@ -1,4 +1,4 @@
-//! Compaction in a whole runtime: real actors, a real tape, a model that counts what it is sent.
+//! Compaction in a whole runtime: real actors, a real tape, a model that counts its input.
 
 mod actor;
 #[cfg(feature = "tools")]
@@ -63,7 +63,7 @@ impl Model for Counting {
         self.largest.fetch_max(tokens, Ordering::SeqCst);
         let said = if &*request.system == SUMMARY_SYSTEM {
             self.summaries.fetch_add(1, Ordering::SeqCst);
-            // A summariser that drops every rule.
+            // A summarizer that drops every rule.
             "## Goal\nGo on.".to_owned()
         } else {
             *self.newest.lock().unwrap() = transcript(request);
@@ -127,7 +127,7 @@ async fn a_context_that_fills_up_is_told_before_it_is_summed_up() {
 }
 
 /// Memory 3, J-30: five hundred turns over a window of 32k: it never overflows, and a rule of turn 1 is in the request of
-/// turn 500, although the summariser drops it.
+/// turn 500, although the summarizer drops it.
 #[tokio::test(flavor = "multi_thread")]
 async fn five_hundred_turns_never_overflow_and_keep_the_first_rule() {
     let folder = taped::folder();
@@ -150,7 +150,7 @@ async fn five_hundred_turns_never_overflow_and_keep_the_first_rule() {
 }
 
 /// A rule that is said in the middle of a long talk, and pinned, is in the request 200 turns later, word for word, although the
-/// summariser drops it and the host has said more since than is carried on; one that was not pinned is not. A restart keeps it.
+/// summarizer drops it and the host has said more since than is carried on; one that was not pinned is not. A restart keeps it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_that_is_pinned_in_mid_conversation_is_still_there_two_hundred_turns_later() {
     let folder = taped::folder();
@@ -251,7 +251,7 @@ impl Model for Crashing {
             if sums_up {
                 self.asked.add_permits(1);
                 self.crash.acquire().await.unwrap().forget();
-                panic!("the summariser is broken");
+                panic!("the summarizer is broken");
             }
             let said = AnswerPart::Text { text: "fine".to_owned(), extra: None };
             Ok(Answer::new(vec![said], tamtam::session::Finish::Stop))
@@ -293,7 +293,7 @@ async fn a_compaction_works_beside_its_session_and_crashes_alone() {
             break error.clone();
         }
     };
-    assert!(error.as_deref().is_some_and(|error| error.contains("the summariser is broken")), "{error:?}");
+    assert!(error.as_deref().is_some_and(|error| error.contains("the summarizer is broken")), "{error:?}");
     // Its session was told before it has left the tree.
     while !node().unwrap().children.is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -1,7 +1,6 @@
-//! Recovery, proved at each place where it can be needed: one long story (steering, asks, retries, a crash of a tool and of the
-//! model's client, a queued message), cut off everywhere and gone on with.
-//!
-//! | file | what it is |
+//! Recovery, proved at each place where it can be needed: one long story (steering, asks, retries, a crash of a tool
+//! and of the model's client, a queued message), cut off everywhere and continued.
+//! | file | contents |
 //! |---|---|
 //! | `world.rs` | what is outside of the runtime and outlives it: the model's server, what calls did, what the host wants to say |
 //! | `tools.rs`, `host.rs` | the tools of the story, and the host that plays it |

@@ -1,4 +1,4 @@
-//! What was deleted is gone from the disk with its words, in the index too, and nobody has to call anything for that.
+//! A deleted session is gone from the disk with its words, in the index too, without another call.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

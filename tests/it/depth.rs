@@ -1,7 +1,7 @@
-//! Data that is nested too deep ends no process: it is refused where it comes in, and named where it stands on a tape.
+//! Data that is nested too deep ends no process: it is refused where it comes in, and named if it is on a tape.
 //!
-//! A stack that is too small cannot be caught: the process dies, and this test binary with it. So a test here that fails may name
-//! another one beside it.
+//! A stack that is too small cannot be caught: the process dies, and this test binary with it. So a failing test here
+//! may name another one that ran next to it.
 
 mod table;
 

@@ -1,19 +1,18 @@
-//! What a host can rely on, whatever keeps its tapes: one list of claims, held over each engine.
+//! What a host can rely on over any engine: one list of claims, tested over each.
 //!
-//! The engines: files in both durabilities, memory, and an engine of a host's own that answers every append later, from a
-//! thread of its own.
-//!
-//! | file | what it is |
+//! The engines: files in both durabilities, memory, and a host's own engine that answers every append later, from its
+//! own thread.
+//! | file | contents |
 //! |---|---|
 //! | `plain.rs` | the plainest engine that a host could write: what an engine owes, and nothing else |
 //! | `own.rs` | the host's own engine: the plain one behind a thread, which refuses on demand |
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
-//! | `refusing.rs` | an engine that takes nothing for a while, or cannot be read |
+//! | `refusing.rs` | an engine that accepts nothing for a while, or cannot be read |
 //! | `panicking.rs` | an engine that panics in a method |
 //! | `later.rs` | appends that are on their way when an incarnation ends |
 //! | `full.rs` | memory that is full |
-//! | `nothing.rs` | that in memory nothing is written |
+//! | `nothing.rs` | in memory nothing is written |
 
 mod full;
 mod later;

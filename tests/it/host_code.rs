@@ -1,4 +1,5 @@
-//! What a host hands in (code that hangs or panics, durations without an end, ids of its own making) reaches nobody else.
+//! What a host hands in (code that hangs or panics, durations without an end, ids of its own making) affects no one
+//! else.
 
 use std::{
     sync::{

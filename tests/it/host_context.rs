@@ -1,4 +1,4 @@
-//! From inside a call or a hook to the session that it belongs to, without a global; and what a context holds that is kept.
+//! From inside a call or a hook to the session that it belongs to, without a global; and what a kept context holds.
 
 use std::{
     path::Path,

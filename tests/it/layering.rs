@@ -1,4 +1,4 @@
-//! Imports point down, and the walls stand: read from the sources themselves.
+//! Imports point down, and the walls hold: read from the sources themselves.
 
 use std::{
     collections::BTreeSet,

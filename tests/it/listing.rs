@@ -1,4 +1,4 @@
-//! Sessions as people see them in a list. What it says is held against what each session says of itself.
+//! Sessions as people see them in a list. It is compared with what each session says of itself.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! What a host's log is told: each failure once, with ids and without words; each field once; and no span of the actors' library.
+//! What a host's log gets: each failure once, with ids and without words; each field once; and no span of the actors'
+//! library.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! The guard against loops in a whole runtime: a model that repeats its calls is stopped where nobody is there, and a person decides
-//! where one is. C-09, H-21, I-01 to I-06, V16.
+//! The guard against loops in a whole runtime: a model that repeats its calls is stopped if no one can be asked; else a
+//! person decides. C-09, H-21, I-01 to I-06, V16.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! What a host does wrong is told at once, in words, and costs nothing beside it.
+//! A host's mistake is reported at once, in words, and costs nothing else.
 
 use std::{
     sync::{

@@ -1,5 +1,6 @@
-//! Whole sessions over servers that behave strangely, on both wires: no such server ends a session, runs what was not judged, or makes
-//! work look free. What is expected of a server, and what happens otherwise, is the table of `docs/PROVIDERS.md`.
+//! Whole sessions over servers that behave strangely, on both wires: no such server ends a session, runs unjudged
+//! calls, or makes work look free. `docs/PROVIDERS.md` has the table of what is expected of a server, and what happens
+//! otherwise.
 
 use std::{
     path::Path,

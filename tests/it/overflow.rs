@@ -1,4 +1,5 @@
-//! Servers whose real window is smaller than what is said of their model, over both wires: what a session makes of their refusals.
+//! Servers whose real window is smaller than their model's stated one, over both wires: how a session handles their
+//! refusals.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Invariant 35: a program where a panic ends the process is told so, and told what to do.
+//! Invariant 35: a program built so that a panic ends the process gets an error that says what to do.
 //!
 //! The crate's own refusal is built into a small program with each of the two settings, by the real compiler. A build of the
 //! whole crate would show no more and take minutes.

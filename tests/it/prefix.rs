@@ -1,7 +1,8 @@
 //! Promise 12 on the wire: what consecutive requests of a long session send, byte by byte, to servers of both kinds.
 //!
-//! The server does nothing but answer: two steps with calls and one with words, again and again, and a summary where one is
-//! asked for. Its figures are left out, so the runtime estimates, and the same bytes come to the same decisions in every run.
+//! The server does nothing but answer: two steps with calls and one with words, again and again, and a summary on
+//! request. Its figures are left out, so the runtime estimates, and the same bytes come to the same decisions in every
+//! run.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,6 +1,5 @@
 //! A thread that swaps a folder and a file of the workspace for links that lead out, while the file tools work on both.
-//!
-//! Whatever the tools answer, nothing outside is touched and nothing of outside is shown.
+//! Whatever the tools answer, nothing outside is touched or shown.
 
 use std::{
     fs,

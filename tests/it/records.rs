@@ -1,4 +1,4 @@
-//! Conversations as records of a host's: there or not, opened or made, forked under an id that the host gives; and the limits of a
+//! Conversations as records of a host: existing or not, opened or made, forked under the host's id; and the limits of a
 //! runtime.
 
 mod deleting;

@@ -1,4 +1,4 @@
-//! A session again from its tape, with no network and no tool; and what is found where something was changed.
+//! A session again from its tape, with no network and no tool; and the differences found after changes.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

@@ -1,12 +1,12 @@
-//! The restart matrix: what became of a message that was acknowledged before a death, by the phase in which it met the session and
-//! by the kind of death. Each cell is played with a real runtime over real files.
+//! The restart matrix: the fate of a message that was acknowledged before a death, by the phase in which it met the
+//! session and by the kind of death. Each cell is played with a real runtime over real files.
 //!
-//! `docs/RESTARTS.md` is the table that this test makes. It fails where the page differs from the run;
-//! `TAMTAM_ACCEPT=1 cargo test --test it restarts` writes the page again.
+//! `docs/RESTARTS.md` is the table that this test makes. It fails if the page differs from the run; `TAMTAM_ACCEPT=1
+//! cargo test --test it restarts` writes the page again.
 //!
 //! A first life comes to the phase, takes the message and rests; its model and its tools hang from there on. The death follows.
-//! In the second life the model answers and the tools return, so what the second life does is what recovery does. A request that is
-//! made again gets the answer that it would have had.
+//! In the second life the model answers and the tools return, so what the second life does is what recovery does. A
+//! repeated request gets the answer that it would have had.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! Promise 8 in a whole runtime: rights only narrow. What a parent or the host denies is denied below it, whatever is named,
-//! searched, started again or brought in.
+//! Promise 8 in a whole runtime: rights only narrow. What a parent or the host denies is denied below it, for anything
+//! named, searched, restarted or brought in.
 
 mod arguments;
 mod dojo;

@@ -1,5 +1,5 @@
 //! How many bytes a tape takes: in proportion to what was said, each thing counted once, and never to how large the context was when
-//! the model was asked (P4-11). The figures stand in `docs/PERFORMANCE.md`; `-- --nocapture size::` prints them.
+//! the model was asked (P4-11). The figures are in `docs/PERFORMANCE.md`; `-- --nocapture size::` prints them.
 
 use std::{
     path::Path,

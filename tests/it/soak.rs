@@ -1,8 +1,9 @@
 //! A soak: many calls over many sessions at once; some panic, some hang, some die by a signal, and session actors are killed at
 //! random. No session may be lost or stuck, every call has one result, and nothing is left behind.
 //!
-//! 10 sessions with 500 calls by default. `TAMTAM_SOAK=200` plays it over 200 sessions with 10,000 calls in real time and tells
-//! its figures (docs/PERFORMANCE.md); `TAMTAM_SOAK_ROUNDS=6` plays it so often and tells what memory is kept after each.
+//! 10 sessions with 500 calls by default. `TAMTAM_SOAK=200` plays it over 200 sessions with 10,000 calls in real time
+//! and prints its figures (docs/PERFORMANCE.md); `TAMTAM_SOAK_ROUNDS=6` plays it six times and prints the memory kept
+//! after each.
 
 use std::{
     collections::BTreeMap,

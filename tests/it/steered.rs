@@ -1,8 +1,9 @@
 //! P4-03: a message meets a session in each of five phases, with each of four policies: twenty rows, each with the kill of its host.
 //!
 //! A row is played to its end by the host that sent the message; and once more by a second host, over the disk as a `kill -9` leaves
-//! it as soon as the first one has the receipt. Both ends are the same: the model is told of the message once, at the same place,
-//! behind the same results. What a row says of the first life is the table of design §5; what differs in the second is said there.
+//! it as soon as the first one has the receipt. Both ends are the same: the model gets the message once, at the same
+//! place, after the same results. What a row says of the first life is the table of design §5; what differs in the
+//! second is said there.
 
 mod life;
 

@@ -1,5 +1,5 @@
-//! `kill -9` of a host with many sessions in mid-turn, half of them in a model request and half in a call: after the start all
-//! go on by themselves, and the requests that were open come again as they were.
+//! `kill -9` of a host with many sessions in mid-turn, half of them in a model request and half in a call: after the
+//! start all continue automatically, and the requests that were open come again as they were.
 //!
 //! The host is this test binary, started once more. 40 sessions by default; `TAMTAM_STORM=1000` for the full form, whose last
 //! line says how long the last session took to be back (docs/PERFORMANCE.md).

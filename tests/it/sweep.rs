@@ -1,4 +1,4 @@
-//! Sessions that need not be kept, removed beside those that live.
+//! Sessions that need not be kept, removed next to those that live.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Models behind their own addresses, and a session that goes on with another one: over real wires, to servers of this process.
+//! Models behind their own addresses, and a session that continues with another one: over real wires, to servers of
+//! this process.
 
 use std::sync::Arc;
 

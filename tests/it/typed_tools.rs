@@ -1,4 +1,4 @@
-//! Tools made of closures, in a session: errors before anybody is asked, panics, stops, and text that comes piece by piece.
+//! Tools made of closures, in a session: errors before any question, panics, stops, and text that comes piece by piece.
 
 use std::{
     path::Path,

@@ -1,6 +1,6 @@
 //! The model clients against a server that misbehaves byte by byte (reliability rows V01 to V14).
 //!
-//! The clock is real, because the sockets are; limits are set low where one has to pass. No test asserts a duration.
+//! The clock is real, because the sockets are; limits are set low if one must pass. No test asserts a duration.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! 256 messages at once to a session whose turn is under way, with `Durability::Power`: `tests/beside.sh` copies this program into
 //! `examples/` of the trees that it compares, and runs the binaries in turns.
 //!
-//! The model of the turn stands still, so all the messages wait in the queue, which they fill. Each is sent by a task of its own. One
-//! burst is made first and not counted. Prints the microseconds from the first send to the last receipt.
+//! The model of the turn hangs, so all the messages wait in the queue, which they fill. Each is sent by a task of its
+//! own. One burst is made first and not counted. Prints the microseconds from the first send to the last receipt.
 #![allow(clippy::unwrap_used)]
 
 use std::{

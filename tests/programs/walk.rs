@@ -1,9 +1,10 @@
-//! One message into a running turn, between two functions that a profiler can be told of: `tests/walk.sh` copies this program into
-//! `examples/` of the trees that it compares, runs it under callgrind there, and counts the source files that were walked.
+//! One message into a running turn, between two functions that a profiler can name: `tests/walk.sh` copies this program
+//! into `examples/` of the trees that it compares, runs it under callgrind there, and counts the source files that were
+//! walked.
 //!
-//! A call runs and stands still, a second one waits behind it, and everything else is at rest. Then the host steers, and waits for
-//! the receipt. One thread, so what runs between the two is the message's way and whatever that sets going, and no race decides
-//! what is seen of it.
+//! A call runs and hangs, a second one waits behind it, and everything else is at rest. Then the host steers, and waits
+//! for the receipt. One thread, so what runs between the two is the message's way and whatever that sets going, and no
+//! race decides what is seen of it.
 #![allow(clippy::unwrap_used)]
 
 use std::{

@@ -317,7 +317,7 @@ async fn a_tape_that_somebody_else_changed_ends_the_incarnation() {
     std::io::Write::write_all(&mut std::fs::File::options().append(true).open(tape).unwrap(), b"{}\n").unwrap();
     bench.live.slot.report(0, ticket, Report::Failed { error: ModelError::new(ErrorKind::Network, "gone") });
     let why = format!("{:?}", bench.live.work().unwrap_err());
-    assert!(why.contains("was changed by somebody else"), "{why}");
+    assert!(why.contains("was changed by another program"), "{why}");
     assert!(bench.live.slot.has_report(ticket));
 }
 

@@ -95,7 +95,7 @@ fn a_template_names_its_variables() {
     assert!(Command::new("t", "", Does::Act(CommandAct::Undo)).variables().is_empty());
 }
 
-/// N-03, TEMPLATE-001: what the runtime brings along says what it is told, and nothing that looks like a mark is left in it.
+/// N-03, TEMPLATE-001: the runtime's own commands send their arguments, and nothing that looks like a mark is left in the text.
 #[test]
 fn init_and_review_take_words() {
     for name in ["init", "review"] {

@@ -1,10 +1,10 @@
 //! Turns what OpenCode and Claude Code write about agents and commands into the fields of our own files, with our names of tools,
 //! models and permissions. Pure.
 //!
-//! A file of another program gives no rights that one of ours could not give: its permissions become rules as ours do. What a file
-//! allows beyond its agent, such as `allowed-tools` of a command, is left out. What an agent denies becomes a rule that denies, or
-//! a tool that is switched off: more than was written, where OpenCode denies a part of what a tool that searches may do. Of Claude
-//! Code's `permissionMode` only `plan` is carried over, as a rule that denies edits.
+//! A file of another program grants no rights that one of ours could not grant: its permissions become rules as ours do. What a
+//! file allows beyond its agent, such as `allowed-tools` of a command, is left out. What an agent denies becomes a rule that
+//! denies, or a tool that is switched off: more than was written, where OpenCode denies a part of what a tool that searches may do.
+//! Of Claude Code's `permissionMode` only `plan` is carried over, as a rule that denies edits.
 //!
 //! A change must not let a denial fall away, because people rely on what they wrote for the other program.
 
@@ -64,7 +64,7 @@ fn text(at: usize, text: impl Into<String>) -> Node {
     Node { at, value: Value::Text(text.into()) }
 }
 
-/// The fields that OpenCode gives an agent, in our words. Fields that OpenCode does not know become options of a request, as there.
+/// The fields of an OpenCode agent, in our words. Fields that OpenCode does not know become options of a request, as there.
 pub(super) fn opencode_agent(fields: Vec<Field>) -> Vec<Field> {
     const OURS: [&str; 13] = [
         "description",
@@ -117,7 +117,7 @@ fn denies(fields: &[Field], searcher: &str) -> bool {
     })
 }
 
-/// Switches tools off, whatever the fields say of them.
+/// Switches tools off, overriding what the fields say about them.
 fn take_out<T: AsRef<str>>(known: &mut Vec<Field>, at: usize, out: Vec<T>) {
     match known.iter_mut().find(|field| field.name == "tools").map(|field| &mut field.node.value) {
         Some(Value::List(tools)) => tools.extend(out.iter().map(|name| text(at, format!("!{}", name.as_ref())))),
@@ -192,7 +192,7 @@ fn glob(pattern: &str) -> String {
     glob
 }
 
-/// The fields that Claude Code gives an agent, in our words. What we have no word for is left out.
+/// The fields of a Claude Code agent, in our words. What has no counterpart here is left out.
 pub(super) fn claude_agent(fields: Vec<Field>, models: &BTreeMap<String, ModelRef>) -> Result<Vec<Field>, Fault> {
     let mut known = Vec::new();
     let (mut out, mut out_at, mut plans) = (Vec::new(), 0, None);
@@ -300,7 +300,7 @@ fn model(word: &str, models: &BTreeMap<String, ModelRef>) -> Option<String> {
     }
 }
 
-/// The fields that OpenCode or Claude Code gives a command, in our words. What we have no word for is left out.
+/// The fields of an OpenCode or Claude Code command, in our words. What has no counterpart here is left out.
 pub(super) fn command(
     fields: Vec<Field>,
     dialect: Dialect,

@@ -1,8 +1,8 @@
 //! Reads one text of a file or one entry of a configuration: its fields (for Markdown the front matter, the YAML between two lines
 //! `---`) and its body, and makes an agent or a command of them. Pure, but for [`with_files`], which reads files.
 //!
-//! What is read has been checked by itself, and an error names its field and its place in the text. Whether an agent lacks a
-//! description is told later, where all files are together ([`Agents::build`]).
+//! Each file is checked alone, and an error names its field and its place in the text. A missing description is reported later,
+//! when all files are together ([`Agents::build`]).
 //!
 //! A change must keep the order of rules (the last rule that matches counts), and that no file is included in a workspace: a person
 //! trusts its files by name, and an included one would not be among them.
@@ -54,7 +54,7 @@ impl Section {
     }
 }
 
-/// The name that the place of a text gives it.
+/// The name of a text, from its path.
 pub(super) struct Names(String);
 
 impl Names {
@@ -78,8 +78,8 @@ impl Names {
 /// The front matter of a Markdown text and the body behind it. A text that does not begin with `---` is all body.
 ///
 /// People write `description: Use this when: …` without quotes, and other programs take it; so for their files a value with a
-/// colon in it, and one that begins with a sign of YAML and is none of its forms (`argument-hint: [a] [b]`), is read as a text where
-/// the YAML cannot be read otherwise.
+/// colon in it, or one that begins like a YAML form and is not one (`argument-hint: [a] [b]`), is read as a text if the YAML
+/// cannot be read otherwise.
 pub(super) fn front_matter(text: &str, dialect: Dialect) -> Result<(Node, &str), Fault> {
     let nothing = Node { at: 0, value: Value::Map(Vec::new()) };
     let Some(rest) = text.strip_prefix("---").filter(|rest| rest.trim_start_matches([' ', '\t']).starts_with('\n'))
@@ -90,7 +90,7 @@ pub(super) fn front_matter(text: &str, dialect: Dialect) -> Result<(Node, &str),
     let mut end = start;
     for line in rest.split_inclusive('\n') {
         if line.trim_end() == "---" && end > start {
-            // Blanks in the place of the first mark, so that places are those of the whole text.
+            // Blanks replace the first mark, so that places are those of the whole text.
             let front = format!("   {}", &text[start..end]);
             let node = match document::yaml(&front, &front) {
                 Err(fault) if dialect != Dialect::Tamtam => {
@@ -103,10 +103,10 @@ pub(super) fn front_matter(text: &str, dialect: Dialect) -> Result<(Node, &str),
         }
         end += line.len();
     }
-    Err(Fault::new(0, "", "the front matter has no end: write --- on a line of its own behind it"))
+    Err(Fault::new(0, "", "the front matter has no end: write --- on a separate line after it"))
 }
 
-/// The lines of YAML with quotes around those values that have a colon in them, or cannot be read by themselves.
+/// The lines of YAML with quotes around the values that have a colon in them or cannot be read alone.
 fn with_quotes(front: &str) -> String {
     let quoted = |line: &str| {
         let (name, value) = line.split_once(':')?;
@@ -115,7 +115,7 @@ fn with_quotes(front: &str) -> String {
         let has_colon = || value.contains(": ") || value.ends_with(':') || value.contains(" #");
         let wants = is_key
             && match value.chars().next() {
-                // A list or table without an end goes on in the next line.
+                // A list or table without an end continues on the next line.
                 Some('[') => value.contains(']') && !is_yaml(value),
                 Some('{') => value.contains('}') && !is_yaml(value),
                 Some('*' | '&' | '!' | '%' | '@' | '`') => !is_yaml(value),
@@ -156,7 +156,7 @@ pub(super) fn agent(
     if dialect == Dialect::OpenCode && spec.description.is_none() && own.is_none() {
         spec.description = Some(format!("The agent {name}, which says nothing of itself."));
     }
-    // Whether the description is missing can be told only where all files are together: another one may have it.
+    // A missing description shows only when all files are together: another file may have it.
     let mut whole = own.map_or_else(|| Agent::new(name.clone(), "of another file"), |own| (*own).clone());
     whole.change(&spec);
     whole.check().map_err(|bad| {
@@ -188,7 +188,7 @@ pub(super) fn command(
     let says = body.map(str::to_owned).or(spec.template).unwrap_or_default();
     let says = says.trim();
     if says.is_empty() {
-        return Err(Fault::new(0, "", "the command says nothing: write what the model is told"));
+        return Err(Fault::new(0, "", "the command is empty: write its prompt"));
     }
     let mut command = Command::new(name, spec.description.unwrap_or_default(), Does::Say(says.to_owned()));
     (command.arguments, command.agent) = (spec.arguments, spec.agent);
@@ -278,8 +278,8 @@ fn name_of(given: &str, dialect: Dialect, at: usize) -> Result<String, Fault> {
     Err(Fault::new(at, "name", why))
 }
 
-/// The table with the contents of files in the place of `{file:PATH}`, as OpenCode has it, in the fields `prompt` and `template`.
-/// The path counts from the folder of the configuration, and must not lead up from it. In a workspace such a text is an error.
+/// The table with the contents of files in place of `{file:PATH}`, as in OpenCode, in the fields `prompt` and `template`. The
+/// path counts from the folder of the configuration, and must not lead up from it. In a workspace such a text is an error.
 pub(super) fn with_files(node: Node, config: &Path, inside: Option<&Path>) -> Result<Node, Fault> {
     let Value::Map(mut fields) = node.value else { return Ok(node) };
     for field in fields.iter_mut().filter(|field| matches!(field.name.as_str(), "prompt" | "template")) {

@@ -107,7 +107,7 @@ fn each_file_is_read_or_refused_as_the_table_says() {
     assert!(bad.is_empty() && found.is_empty(), "not in the table: {bad:?} {:?}", found.keys());
 }
 
-/// M-04, M-05: what was read becomes agents beside those of the runtime, and what cannot be an agent is told.
+/// M-04, M-05: what was read becomes agents next to those of the runtime, and what cannot be an agent is reported.
 #[test]
 fn files_become_agents_and_commands() {
     let (agents, commands, bad) = read(&data().join("opencode"), Dialect::OpenCode).build().unwrap();
@@ -118,7 +118,7 @@ fn files_become_agents_and_commands() {
     assert!(bad.iter().all(|bad| bad.path.starts_with(data())), "{bad:?}");
 }
 
-/// RESOURCE-003 to RESOURCE-008: a folder is read anew each time, may be empty or missing, and is read once where it is given twice.
+/// RESOURCE-003 to RESOURCE-008: a folder is read again each time, may be empty or missing, and is read once if given twice.
 /// RESOURCE-008: the reader itself, given one folder twice, has each agent once.
 #[test]
 fn a_folder_is_read_as_it_is_now() {
@@ -138,7 +138,7 @@ fn a_folder_is_read_as_it_is_now() {
     assert_eq!(agents.get("a").unwrap().description, "two");
 }
 
-/// Links, circles, pipes, large files and a missing description: each is told, and the others load.
+/// Links, circles, pipes, large files and a missing description: each is reported, and the others load.
 #[cfg(unix)]
 #[test]
 fn a_hostile_folder_is_read_within_bounds() {
@@ -173,7 +173,7 @@ fn a_hostile_folder_is_read_within_bounds() {
         "{bad:?}"
     );
     assert!(bad.iter().any(|bad| bad.why.contains("write its text here")), "{bad:?}");
-    // The judge sees each text as it stands there, and what it refuses is not used.
+    // The judge sees each text as it is, and what it refuses is not used.
     let judged =
         AgentFolder::of_workspace(&workspace, |path, text| path.ends_with("good.md") && text.ends_with("body"));
     let (agents, _, bad) = AgentFiles::read(&judged, &models()).build().unwrap();
@@ -250,7 +250,7 @@ fn no_text_makes_a_reader_panic() {
     });
 }
 
-/// Who calls a command whose file is not used is told which file, and why.
+/// A call of a command whose file is not used names the file, and why.
 #[test]
 fn an_unknown_command_names_its_file_that_is_not_used() {
     let folder = tempfile::tempdir().unwrap();

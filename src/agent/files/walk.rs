@@ -1,11 +1,10 @@
 //! Finds the files below a folder, and reads a file, within the bounds of `agent/files.rs`. What cannot be read becomes a
 //! [`BadFile`].
 //!
-//! A folder is listed, entered and left by its open handle ([`Dir`]), and a file is opened beneath one. In a workspace a link in the
-//! place of a searched folder, or of one below it, is not followed, and no link that leads out of the workspace: there is no moment
-//! between a check and a read in which a link could be swapped in. Only plain files are opened, because a pipe would wait for a
-//! writer. A text is returned only if the caller's function trusts it. A change must keep this, because others write the files of
-//! a workspace.
+//! A folder is listed, entered and left by its open handle ([`Dir`]), and a file is opened beneath one. In a workspace, a
+//! searched folder or one below it that is a link is not followed, nor is a link out of the workspace: no link can be swapped in
+//! between a check and a read. Only plain files are opened, because a pipe would wait for a writer. A text is returned only if
+//! the caller's function trusts it. A change must keep this, because others write the files of a workspace.
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +30,7 @@ pub(super) fn files(root: &Path, inside: Option<&Path>, endings: &[&str], bad: &
     walk.found
 }
 
-/// Opens a folder of a workspace. A link above the folder may lead elsewhere in the workspace; the folder itself is no link.
+/// Opens a folder of a workspace. A link above the folder may lead elsewhere in the workspace; the folder itself is not a link.
 fn folder_inside(folder: &Path, inside: &Path) -> Result<Dir, WorkspaceError> {
     let root = Workspace::open(inside)?;
     let outside = || WorkspaceError::Outside { path: folder.display().to_string(), root: inside.to_owned() };

@@ -23,7 +23,7 @@ const COMPLEX: [&str; 7] = ["refactor", "migrate", "migration", "redesign", "rea
 const MODERATE: [&str; 7] = ["add", "feature", "fix", "bug", "implement", "extend", "support"];
 const CREATE: [&str; 2] = ["create a", "write a"];
 
-/// The size of a request; `None` where its words do not tell.
+/// The size of a request; `None` if its words do not tell.
 pub(super) fn complexity(text: &str) -> Option<Complexity> {
     let lower = text.to_lowercase();
     let words: BTreeSet<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
@@ -59,7 +59,7 @@ fn files(lower: &str) -> usize {
 }
 
 impl Complexity {
-    /// What the model is told, behind the request.
+    /// The hint for the model, after the request.
     pub(super) fn hint(self) -> &'static str {
         match self {
             Complexity::Simple => {

@@ -1,4 +1,4 @@
-//! The three-strike rule: which failures are the same, and when a model should be told to change its approach.
+//! The three-strike rule: which failures are the same, and when a model is advised to change its approach.
 //!
 //! Two failures are the same where the tool is the same and the class of the error: the reason, and the first words of the text
 //! without numbers, paths and quoted names. A command that ends with another code than 0 is a failure too, by that code. What was
@@ -13,7 +13,7 @@ use crate::{tool::ToolResult, words::message::ErrorReason};
 
 /// So many failures of one class are a reason to stop and think.
 pub(super) const STRIKES: u32 = 3;
-/// How many classes are counted. With one more, all counts begin anew.
+/// How many classes are counted. With one more, all counts are reset.
 const CLASSES_MAX: usize = 64;
 /// How many words of a text make its class.
 const WORDS_MAX: usize = 6;
@@ -25,7 +25,7 @@ const WORD_BYTES_MAX: usize = 40;
 pub(super) struct Strikes(BTreeMap<(String, String), u32>);
 
 impl Strikes {
-    /// Counts a result, and gives the hint that is due: at the third failure of a class, and at every third one behind it.
+    /// Counts a result, and returns the hint that is due: at every third failure of a class.
     pub(super) fn count(&mut self, tool: &str, result: &ToolResult) -> Option<String> {
         let class = class(result)?;
         let key = (tool.to_owned(), class);
@@ -43,7 +43,7 @@ impl Strikes {
     }
 }
 
-/// The class of a failure; `None` for what is no failure of the call.
+/// The class of a failure; `None` for what is not a failure of the call.
 fn class(result: &ToolResult) -> Option<String> {
     match result.error {
         None => {
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// I-12, C-38: the third failure of one tool in one class, wherever the others stand; other names and numbers are the same
+    /// I-12, C-38: the third failure of one tool in one class, wherever the others are; other names and numbers are the same
     /// class.
     #[test]
     fn the_third_failure_of_a_class_is_told() {

@@ -1,4 +1,4 @@
-//! Tests: every known key goes, whatever stands around it and however the text is cut; what is no key stays.
+//! Tests: every known key goes, in any surroundings and any cuts; other text stays.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A key, the text that must stand before it so that it is one, and whether it is found behind a letter too.
+/// A key, the text that must precede it to make it a key, and whether it is found after a letter too.
 #[derive(Clone, Debug)]
 struct Sample {
     before: &'static str,
@@ -58,7 +58,7 @@ fn key(row: &Row, seed: u64) -> Sample {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         char::from(letters[usize::try_from(seed >> 33).unwrap() % letters.len()])
     };
-    // No separator of a URL stands in a password.
+    // A password has no separator of a URL.
     let mut random: String = (0..length).map(|_| letter()).collect();
     if after.starts_with('@') {
         random = random.replace('/', "x");
@@ -68,7 +68,7 @@ fn key(row: &Row, seed: u64) -> Sample {
     Sample { before, key: format!("{prefix}{random}"), after, anywhere }
 }
 
-/// No piece of eight bytes of the key stands in the text.
+/// No piece of eight bytes of the key is in the text.
 fn is_gone(text: &str, key: &str) -> bool {
     key.as_bytes().windows(8).all(|piece| !text.contains(std::str::from_utf8(piece).unwrap()))
 }
@@ -226,7 +226,7 @@ async fn every_part_of_a_result_is_read() {
     assert_eq!(seen.attachments[1].url, "https://u:[redacted: password in a URL]@h/x.png");
 }
 
-/// The lines of a secret stand in fields of their own, as `grep` gives them: none is left in any of them.
+/// The lines of a secret are in separate fields, as from `grep`: none is left in any of them.
 #[test]
 fn a_secret_that_is_spread_over_fields_goes() {
     let lines: Vec<_> = (0..4).map(|n| key(&ROWS[22], n).key).collect();
@@ -322,7 +322,7 @@ fn around() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever surrounds a key, no eight bytes of it are left, and cuts change nothing.
+    /// In any surroundings, no eight bytes of a key are left, and cuts change nothing.
     #[test]
     fn no_piece_of_a_key_is_left(
         row in prop::sample::select(ROWS), seed in any::<u64>(), before in around(), after in around(),
@@ -332,7 +332,7 @@ proptest! {
         let edge = if sample.anywhere { "" } else { " " };
         let text = format!("{before}{edge}{}{}{}{after}", sample.before, sample.key, sample.after);
         let redacted = Redact::new().text(&text);
-        // A piece that stands elsewhere too is not one of the key.
+        // A piece that is elsewhere too does not belong to the key.
         let elsewhere = format!("{before}{edge}{}\n{}{after}", sample.before, sample.after);
         for piece in sample.key.as_bytes().windows(8) {
             let piece = std::str::from_utf8(piece).unwrap();
@@ -341,7 +341,7 @@ proptest! {
         prop_assert_eq!(in_pieces(&Redact::new(), &text, &cuts), redacted);
     }
 
-    /// A named value goes, whatever it is and whatever surrounds it.
+    /// Any named value goes, in any surroundings.
     #[test]
     fn no_named_value_is_left(value in "\\PC{6,40}", before in around(), after in around()) {
         let redact = Redact::new().value(&value);
@@ -361,7 +361,7 @@ proptest! {
         prop_assert_eq!(Redact::new().text(&text), text);
     }
 
-    /// Bytes that are no text pass as they are, and are cut nowhere.
+    /// Bytes that are not text pass as they are, and are cut nowhere.
     #[test]
     fn bytes_that_are_no_text_stay(bytes in prop::collection::vec(128_u8.., 0..200)) {
         prop_assert_eq!(Redact::new().bytes(&bytes), bytes);

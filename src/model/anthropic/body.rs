@@ -1,8 +1,8 @@
 //! Renders a request as the body of Anthropic's Messages API.
 //!
 //! Items are rendered as content blocks without an envelope; consecutive blocks of one role make one message. So the results of a
-//! batch and the user's text after them share a message, results first, as the API demands. A call without a result gets one that
-//! says so (`model/pairs.rs`).
+//! batch and the user's text after them share a message, results first, as the API demands. A call without a result gets a
+//! stand-in (`model/pairs.rs`).
 //!
 //! A change must keep the messages last in the body. While the history only grows, its blocks in one request must begin with those
 //! of the request before, apart from the cache marks, or the provider's cache is lost. Each item caches its rendered bytes under
@@ -59,9 +59,9 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
 /// The cache mark of a block. The provider caches the prefix up to the end of the block, and looks for a cached prefix up to some
 /// twenty blocks back.
 ///
-/// At most four marks may be set. They stand on the last tool, on the system prompt, at the end of the history, and at the end of
-/// the user's message before the newest answer. The request before this one ended there, so its cached prefix is found however many
-/// calls came between. The provider does not compare the marks, so they may move.
+/// At most four marks may be set. They are set on the last tool, on the system prompt, at the end of the history, and at the end
+/// of the user's message before the newest answer. The request before this one ended there, so its cached prefix is found after
+/// any number of calls. The provider does not compare the marks, so they may move.
 const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// Blocks with a mark on the last one.
@@ -193,11 +193,11 @@ fn tool_result(call: &CallId, content: Value, is_error: bool) -> Bytes {
     blocks([block])
 }
 
-/// The blocks of an answer; empty where nothing of it can be sent.
+/// The blocks of an answer; empty if nothing of it can be sent.
 ///
-/// A thought goes back only to the provider that it came from, and with its signature: the API refuses an unsigned thought, as an
-/// answer that was cut short has it. Servers that sign nothing may want it back beside its calls all the same, which the quirk
-/// [`ReasoningBack::WithCalls`] says. The API also refuses text of white space alone.
+/// A thought goes back only to the provider that it came from, and with its signature: the API refuses an unsigned thought, as in
+/// an answer that was cut short. Servers that sign nothing may still want it back next to its calls: the quirk
+/// [`ReasoningBack::WithCalls`]. The API also refuses text of white space alone.
 fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
     let mut out: Vec<Bytes> = Vec::new();
     let unsigned_too = endpoint.quirks.reasoning == ReasoningBack::WithCalls && calls(answer).next().is_some();

@@ -22,7 +22,7 @@ use crate::{
 
 /// The state of reading one stream.
 #[derive(Default)]
-pub(crate) struct Reading {
+pub(crate) struct MessagesReading {
     /// The newest block of each index, ended or not: a piece of it may come late.
     blocks: BTreeMap<u64, Block>,
 }
@@ -46,7 +46,7 @@ enum Block {
     Other,
 }
 
-impl Wire for Reading {
+impl Wire for MessagesReading {
     /// The type is read from the data; the event's name repeats it.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError> {
         let value = draft.parse(event)?;
@@ -85,7 +85,7 @@ impl Wire for Reading {
     }
 }
 
-impl Reading {
+impl MessagesReading {
     fn start(&mut self, index: u64, block: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
         // A server that forgets to end a block ends it by beginning another one in its place.
         self.end(index, draft);
@@ -107,7 +107,7 @@ impl Reading {
             }
             "tool_use" => {
                 let place = draft.assembly.start_call(text("id"), text("name"))?;
-                // Usually `{}`, and the input follows in pieces; some servers give it whole.
+                // Usually `{}`, and the input follows in pieces; some servers send it whole.
                 let given = Some(&block["input"]).filter(|input| input.is_object()).map(Value::to_string);
                 Block::Call { place, given: given.unwrap_or_default(), has_pieces: false, has_ended: false }
             }

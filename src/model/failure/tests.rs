@@ -49,8 +49,8 @@ fn statuses_have_their_kinds_and_classes() {
     }
 }
 
-/// Seen on the release binary: a 409 was tried again on one wire and not on the other, and a 408 was charged though nobody had read
-/// the request. The body that each provider sends with a status changes neither.
+/// Seen on the release binary: a 409 was tried again on one wire and not on the other, and a 408 was charged though the request
+/// was never read. The body that each provider sends with a status changes neither.
 #[test]
 fn a_status_means_the_same_on_both_wires_and_a_refusal_was_not_read() {
     for (status, name) in [(408, "timeout_error"), (409, "conflict_error"), (409, "invalid_request_error"), (503, "x")]

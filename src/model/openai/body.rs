@@ -60,7 +60,7 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
 fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
     let takes = Takes::of(endpoint, false);
     let mut messages = Vec::new();
-    // Images of the results of this batch, already rendered. A tool message takes text only, and nothing may stand between the
+    // Images of the results of this batch, already rendered. A tool message takes text only, and nothing may come between the
     // tool messages of a batch, so they follow as one user's message.
     let mut files: Vec<Bytes> = Vec::new();
     if !request.system.is_empty() {
@@ -89,7 +89,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
     messages
 }
 
-/// A user's message with those files; `None` where there are none.
+/// A user's message with those files; `None` if there are none.
 fn message_of(files: Vec<Bytes>) -> Option<Bytes> {
     let message = [b"{\"role\":\"user\",\"content\":[", &files.join(&b","[..])[..], b"]}"].concat();
     (!files.is_empty()).then(|| message.into())
@@ -153,7 +153,7 @@ fn result_fragment(result: &ToolResultItem, takes: Takes) -> Bytes {
     out.into()
 }
 
-/// The message of an answer; empty where it has neither text nor calls, because servers refuse an empty message.
+/// The message of an answer; empty if it has neither text nor calls, because servers refuse an empty message.
 fn assistant(endpoint: &Endpoint, answer: &Answer) -> Bytes {
     let own_value = |extra, name: &str| endpoint.own(extra).and_then(|value| value.get(name)).cloned();
     let text = answer.text();

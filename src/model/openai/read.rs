@@ -23,7 +23,7 @@ use crate::{
 
 /// The state of reading one stream.
 #[derive(Default)]
-pub(crate) struct Reading {
+pub(crate) struct ChatReading {
     calls: Vec<OpenCall>,
     /// The `reasoning_details` so far, with the pieces of one entry joined.
     details: Vec<Value>,
@@ -48,14 +48,14 @@ impl OpenCall {
     fn is_followed_by(&self, index: Option<u64>, id: &str, name: &str) -> bool {
         let another_id = !id.is_empty() && !self.id.is_empty() && id != self.id;
         match index {
-            // A new id alone is no sign: some servers make one up for every piece.
+            // A new id alone proves nothing: some servers make one up for every piece.
             Some(_) => another_id && !name.is_empty(),
             None => another_id || (!name.is_empty() && self.place.is_some() && (id.is_empty() || id != self.id)),
         }
     }
 }
 
-impl Wire for Reading {
+impl Wire for ChatReading {
     /// The answer is complete as soon as the model has said why it stopped: only bookkeeping may follow.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError> {
         if event.data.trim() == "[DONE]" {
@@ -139,7 +139,7 @@ impl Wire for Reading {
     }
 }
 
-impl Reading {
+impl ChatReading {
     fn delta(&mut self, delta: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
         self.reasoning(delta, draft);
         draft.assembly.text(&text_of(&delta["content"]));
@@ -171,8 +171,8 @@ impl Reading {
 
     /// One piece of one call.
     ///
-    /// The index says which call it belongs to, if there is one. Some servers give every call the index 0: so under a known index
-    /// another id together with a name begins a new call. Some give no index: then another id, or a name after the name, begins a
+    /// The index says which call it belongs to, if there is one. Some servers send index 0 for every call: so under a known index
+    /// another id together with a name begins a new call. Some send no index: then another id, or a name after the name, begins a
     /// new call, and a piece with neither continues the last one.
     fn call(&mut self, piece: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
         let function = &piece["function"];
@@ -243,7 +243,7 @@ fn text_of(content: &Value) -> String {
     }
 }
 
-/// Adds a piece of a reasoning detail: to the last entry if it continues that one, else as a new entry.
+/// Adds a piece of a reasoning detail: to the last entry if it continues that entry, else as a new entry.
 fn join_detail(details: &mut Vec<Value>, piece: &Value) {
     let same = |entry: &Value| entry.get("type") == piece.get("type") && entry.get("index") == piece.get("index");
     let (Some(entry), Some(piece_fields)) =
@@ -275,8 +275,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Takes the figures of one event over those before, and gives the usage by all of them. Figures that are missing, negative or
-    /// absurd become 0 or the largest number, never a panic.
+    /// Takes the figures of one event over those before, and returns the usage by all of them. Figures that are missing, negative
+    /// or absurd become 0 or the largest number, never a panic.
     fn read(&mut self, usage: &Value) -> Usage {
         let places: [(&mut u64, &[&str]); 6] = [
             (&mut self.prompt, &["/prompt_tokens"]),
@@ -293,7 +293,7 @@ impl Counted {
             take_figure(place, paths.iter().find_map(|path| usage.pointer(path).filter(|n| n.is_number())));
         }
         let Counted { prompt, completion, cache_read, cache_write, reasoning, total } = *self;
-        // Most servers count reasoning within the completion; a few beside it, which their total gives away.
+        // Most servers count reasoning within the completion; a few count it separately, which their total reveals.
         let is_beside = reasoning > 0 && total == prompt.saturating_add(completion).saturating_add(reasoning);
         Usage {
             input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),

@@ -1,10 +1,10 @@
 //! The table of prices that were public when they were written down, and the look-up in it.
 //!
-//! **Where they are from.** Each price holds for the month that stands beside it, and names the page where it was looked up again
-//! on 2026-11-22 ([`KnownPrice::source`]): a page of the provider, or a page of others that repeats the provider's price. A price
-//! without a page would be unverified; there is none now.
+//! **Where they are from.** Each price holds for the month next to it, and names the page where it was last checked on 2026-11-22
+//! ([`KnownPrice::source`]): a page of the provider, or a page of others that repeats the provider's price. A price without a
+//! page would be unverified; there is none now.
 //!
-//! **What they are worth.** Providers change prices without notice: a host that bills by them gives its own
+//! **What they are worth.** Providers change prices without notice: a host that bills by them sets its own
 //! ([`Builder::prices`](crate::runtime::Builder::prices)). Standard service in US dollars; no batch, priority or regional prices.
 //!
 //! **What is left out** has no price, on purpose: models whose price depends on the hour (DeepSeek bills twice as much at its peak
@@ -30,7 +30,7 @@ pub struct KnownPrice {
     pub price: Price,
     /// The month for which the price was read, as `YYYY-MM`.
     pub seen: &'static str,
-    /// The page where the price was looked up; `None` where no page could be found, so nobody has checked it.
+    /// The page where the price was looked up; `None` if no page was found, so the price is unchecked.
     pub source: Option<&'static str>,
 }
 
@@ -47,8 +47,7 @@ const ANTHROPIC_COPY: Option<&str> = Some("https://docs.rs/synaps/0.10.2/synaps_
 /// as much since 2026-10-07.
 const ANTHROPIC_CHANGES: Option<&str> = Some("https://github.com/kurofune/claudit/releases/tag/v1.9.2");
 
-/// A copy of OpenAI's list of March 2026. The cache is not in it: a tenth of input for GPT-5, a quarter for GPT-4.1, as told in
-/// <https://docs.rs/crate/adk-model/0.6.0/source/src/openai/pricing.rs>.
+/// A copy of OpenAI's list of March 2026. The cache is not in it: a tenth of input for GPT-5, a quarter for GPT-4.1, as listed in <https://docs.rs/crate/adk-model/0.6.0/source/src/openai/pricing.rs>.
 const OPENAI: Option<&str> = Some("https://deploybase.ai/articles/openai-pricing");
 
 /// A copy of OpenAI's prices of GPT-4o, the cache among them.
@@ -135,7 +134,7 @@ pub const PRICES: &[KnownPrice] = &[
     cached("gemini", "gemini-2.5-flash-lite", [100, 100, 400], "2025-12", FLASH_LITE),
 ];
 
-/// What that model costs at that provider; `None` where it is not known.
+/// What that model costs at that provider; `None` if it is not known.
 ///
 /// A name is that of the table, or the same with `-latest` or a date behind it: a hyphen, and 4, 6 or 8 digits that hyphens may
 /// part. Nothing else is taken for it: `gpt-5-pro` is not `gpt-5`.
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!((price.cache_read, price.cache_write), (Some(MicroUsd(100_000)), Some(MicroUsd(1_250_000))));
     }
 
-    /// X-01: nothing is from memory in silence: each has a page, and one that could not be looked up would have to stand here.
+    /// X-01: nothing is from memory in silence: each has a page; a price without one would have to be listed here.
     #[test]
     fn a_price_without_a_page_is_known_to_be_unverified() {
         let unverified: Vec<_> =
@@ -198,7 +197,8 @@ mod tests {
         assert_eq!(unverified, <[&str; 0]>::default());
     }
 
-    /// X-01: one price for the day and another for the night is no price: what such a model costs is unknown, and never a guess.
+    /// X-01: two prices, one for the day and one for the night, are not a price: the cost of such a model is unknown, never a
+    /// guess.
     #[test]
     fn a_price_that_depends_on_the_hour_is_unknown() {
         for model in ["deepseek-flash", "deepseek-v4-pro", "deepseek-chat", "deepseek-reasoner"] {

@@ -1,13 +1,13 @@
 //! A [`Barrier`]: a place with a name in a script, where the scripted model waits until a test releases it.
 //!
-//! A released barrier stays open. A reply at a barrier that nobody releases hangs until its request is dropped; a change must keep
-//! waiting free of timeouts, because tests decide about time.
+//! A released barrier stays open. A reply at a barrier that is never released hangs until its request is dropped; a change must
+//! keep waiting free of timeouts, because tests decide about time.
 
 use tokio::sync::watch;
 
 /// Holds replies at a named place. Once released, it stays open. Clones are the same barrier.
 ///
-/// A reply that nobody releases hangs. Only a host can release the barriers of a script file
+/// A reply that is never released hangs. Only a host can release the barriers of a script file
 /// ([`Scripted::barrier`](super::Scripted::barrier)).
 #[derive(Clone, Debug)]
 pub struct Barrier {
@@ -27,7 +27,7 @@ impl Default for Barrier {
 }
 
 impl Barrier {
-    /// Waits until a reply has come to the barrier, even if it has gone on since.
+    /// Waits until a reply has come to the barrier, even if it has continued since.
     pub async fn reached(&self) {
         self.reached_times(1).await;
     }

@@ -1,8 +1,8 @@
 //! Reads a script from a JSON file. `docs/FORMATS.md` describes the format under "Scripted model file".
 //!
 //! An unknown field or a wrong value is an error that names its place, such as `replies[2].calls[0].name`; only inside of `usage`
-//! an unknown field is passed over. Hosts keep such files, so a change may add a field with a default, and must not rename one or
-//! give it another default.
+//! an unknown field is ignored. Hosts keep such files, so a change may add a field with a default, and must not rename one or
+//! change its default.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -119,7 +119,7 @@ impl Reply {
         Reply::empty().hanging()
     }
 
-    /// The same reply with a text; each text is a piece of its own in the stream.
+    /// The same reply with a text; each text is a separate piece in the stream.
     #[must_use]
     pub fn with_text(mut self, text: impl Into<String>) -> Reply {
         self.beats.push(Beat::Text(text.into()));

@@ -68,7 +68,7 @@ async fn an_answer_has_its_parts_its_finish_and_its_usage() {
     assert_eq!(ask(&script, &after(0)).await.unwrap().finish, Finish::Length);
 }
 
-/// Crash recovery: the same request is answered in the same way, whatever came between.
+/// Crash recovery: the same request gets the same answer, after anything in between.
 #[tokio::test]
 async fn a_key_seen_before_gets_the_reply_it_got_before() {
     let script = Scripted::new(["one".into(), "two".into()]);

@@ -23,8 +23,8 @@ const TEXT_BYTES_MAX: usize = 1024;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionQuery {
-    /// Words that must all stand in the title or the id, anywhere and in any case. At most 1,024 bytes. `Store::search` finds what
-    /// was *said* in a conversation.
+    /// Words that must all occur in the title or the id, anywhere and in any case. At most 1,024 bytes. `Store::search` finds
+    /// what was *said* in a conversation.
     pub text: String,
     /// Only sessions of this agent.
     pub agent: Option<String>,
@@ -55,8 +55,8 @@ impl Default for SessionQuery {
 }
 
 impl SessionQuery {
-    /// Whether a page that does not come from the index may show the session. Where a part of the list was shown that the index
-    /// had brought in late, nobody knows any more what was shown before: then every session is shown again.
+    /// Whether a page that does not come from the index may show the session. Once a part of the list was shown that the index
+    /// had brought in late, what was shown before is unknown: then every session is shown again.
     pub(super) fn is_behind_cursor(&self, last: Millis, session: &SessionId) -> bool {
         let Some(SessionCursor { at: Some((at, named)), part }) = &self.after else { return true };
         (last, session) < (*at, named) || part.is_some_and(|part| part.after > 0)
@@ -103,7 +103,7 @@ impl SessionQuery {
 pub struct SessionCursor {
     /// The session that the page ended with, and when it was last used; `None` before the first one of a part.
     pub(super) at: Option<(Millis, SessionId)>,
-    /// The part of the rows that the page is of; `None` where the index was not behind at the first page.
+    /// The part of the rows that the page is of; `None` if the index was not behind at the first page.
     pub(super) part: Option<Part>,
 }
 
@@ -136,7 +136,7 @@ impl fmt::Display for SessionCursor {
 impl FromStr for SessionCursor {
     type Err = TapeError;
 
-    /// A text that is no cursor is [`TapeError::Query`].
+    /// A text that is not a cursor is [`TapeError::Query`].
     fn from_str(text: &str) -> Result<SessionCursor, TapeError> {
         let read = || {
             let (part, at) = match text.split_once(':') {

@@ -3,8 +3,8 @@
 //! The rows are first brought up to date, for at most as long as the query waits. Where the index cannot be used or made, the
 //! answer is `None`, and the caller reads the tapes. Rows are read in pieces of 64.
 //!
-//! A change must keep this: only a damaged index is made anew, and only once for a query; a busy index, or one without room on the
-//! disk, is left alone, because it took long to make and is there again later. A change of what [`Digest`] takes from entries
+//! A change must keep this: only a damaged index is rebuilt, and only once for a query; a busy index, or one without room on the
+//! disk, is left alone, because it took long to build and will be usable again. A change of what [`Digest`] takes from entries
 //! needs a new `FORM`, or old rows are shown as they are.
 
 use crate::{
@@ -32,17 +32,17 @@ impl Fold for Digest {
     }
 }
 
-/// A page; `None` where the index cannot be used or made.
+/// A page; `None` if the index cannot be used or made.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
     let mut page = look(store, query);
     if matches!(&page, Err(TapeError::Index { is_damaged: true, .. })) && store.access() == Access::Write {
-        // The index broke while it was read. It is made anew, and asked once more.
+        // The index broke while it was read. It is rebuilt, and asked once more.
         page = store.index().and_then(|mut index| index.heal()).and_then(|()| look(store, query));
     }
     match page {
         Err(TapeError::Index { .. }) => Ok(None),
-        // The files of the index, or its lock file, cannot be made or opened just now.
+        // The files of the index, or its lock file, cannot be made or opened at the moment.
         Err(TapeError::Io { path, .. }) if store.is_of_index(&path) => Ok(None),
         page => page.map(Some),
     }
@@ -51,7 +51,7 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
 fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
     let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
-    // Whether another look may bring in more: this one had no time for all, or another process reads them in just now.
+    // Whether another look may bring in more: this one had no time for all, or another process is reading them in.
     let reads_on = match behind {
         Behind::No => ReadsOn::No,
         Behind::Sessions(_) if cost.tapes > 0 => ReadsOn::Here,
@@ -72,9 +72,9 @@ fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
 enum ReadsOn {
     /// The next page does.
     Here,
-    /// Another process does just now; this one cannot tell how far it is.
+    /// Another process does; this one cannot see how far it is.
     Elsewhere,
-    /// Nobody: everything is there, or the files of the rest cannot be read.
+    /// No process: everything is in, or the files of the rest cannot be read.
     No,
 }
 
@@ -90,8 +90,8 @@ fn fork_parent(row: &SessionRow<Digest>) -> Option<&SessionId> {
 }
 
 impl Rows<'_> {
-    /// The sessions of a page, newest first, and where the next page begins. A list that began while the index was behind goes on
-    /// with the part that was brought in since, and so on until everything was brought in.
+    /// The sessions of a page, newest first, and where the next page begins. A list that began while the index was behind
+    /// continues with the part that was brought in since, and so on until everything was brought in.
     fn newest_first(
         &mut self,
         query: &SessionQuery,
@@ -140,7 +140,7 @@ impl Rows<'_> {
         let mut listed = ListedSession::of(&summary, &self.statuses, Some(&row.digest), fork_parent(row));
         listed.entries = Some(row.entries);
         listed.labels.clone_from(&row.labels);
-        // A fork inherits missing fields from its parent, then from that one's parent, and so on.
+        // A fork inherits missing fields from its parent, then from the parent's parent, and so on.
         let mut next = fork_parent(row).cloned();
         for _ in 0..FORK_DEPTH_MAX {
             let Some(parent) = next.filter(|_| listed.lacks_something()) else { break };

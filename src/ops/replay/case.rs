@@ -3,7 +3,7 @@
 //! ```text
 //! # comments: what this is, and how to run it
 //! {"tamtam_replay":1,"session":"s","entries":12,"decisions":5,"requests":2,"outcomes":["done"]}
-//! the lines of the tape, as they stood in its files
+//! the lines of the tape, as in its files
 //! ```
 //!
 //! The lines keep their checksums, and the first line says how many entries there are, so a changed or missing line is found. The
@@ -106,7 +106,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
     let mut replay = Replay::of(appends)?;
     let found = Checked::of(expected.session.clone(), &replay);
     if found != expected {
-        let why = format!("the tape in it is not the one that was recorded: {found:?} where {expected:?} is expected");
+        let why = format!("its tape differs from the recorded one: {found:?} where {expected:?} is expected");
         return Err(not_a_test(path, why));
     }
     match replay.first_difference() {
@@ -119,7 +119,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
 /// Where writing fails, no file is left.
 ///
 /// # Errors
-/// [`CheckError::Replay`] where the tape cannot be read; [`CheckError::Io`] where the file is there already or cannot be made.
+/// [`CheckError::Replay`] if the tape cannot be read; [`CheckError::Io`] if the file exists already or cannot be made.
 pub fn write_test(store: &Store, session: &SessionId, path: impl AsRef<Path>) -> Result<Checked, CheckError> {
     let path = path.as_ref();
     let (files, appends) = store.tape_files(session).map_err(ReplayError::from)?;
@@ -127,7 +127,7 @@ pub fn write_test(store: &Store, session: &SessionId, path: impl AsRef<Path>) ->
     let header = serde_json::to_string(&expected).map_err(|error| not_a_test(path, error.to_string()))?;
     let mut text = format!("{}{header}\n", head(path)).into_bytes();
     files.iter().for_each(|file| text.extend_from_slice(&file.bytes));
-    // Half a test is no test.
+    // Half a test is not a test.
     let remove = |_: &std::io::Error| drop(std::fs::remove_file(path));
     let write = |mut file: File| file.write_all(&text).and_then(|()| file.sync_all()).inspect_err(remove);
     new_file(path).and_then(write).map_err(|source| CheckError::Io { path: path.display().to_string(), source })?;
@@ -176,7 +176,7 @@ fn read(path: &Path) -> Result<(Checked, Vec<Append>), CheckError> {
     Ok((expected, decode_files(&mut files).map_err(ReplayError::from)?))
 }
 
-/// The session and the anchor of a line: which file of the tape it stood in.
+/// The session and the anchor of a line: the file of the tape that had it.
 #[derive(Deserialize)]
 struct Glance {
     session: SessionId,

@@ -1,11 +1,10 @@
 //! One decision of a tape, read back: its entries, its inputs, and everything the core looked at.
 //!
-//! [`Recorded::again`] gives the core exactly that, and lets it decide again. Where the caller gives tools (`Given`), they take the
-//! place of what is recorded of the toolbox and of calls. Where it gives other settings or another prompt, these are in the state
-//! before this file is asked.
+//! [`Recorded::again`] passes the core exactly that, and lets it decide again. Tools of the caller (`Given`) replace what is
+//! recorded of the toolbox and of calls. The caller's settings or prompt are in the state before this file is used.
 //!
-//! A change must keep this: where the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, a jitter of 0.5, somebody who
-//! listens and may answer asks) stay as they are. Otherwise old tapes would replay differently.
+//! A change must keep this: if the tape says nothing, the stand-ins here (`UNKNOWN`, no tools, a jitter of 0.5, a listener who may
+//! answer asks) stay as they are. Otherwise old tapes would replay differently.
 
 use super::{Given, ReplayError};
 use crate::{
@@ -53,7 +52,7 @@ impl Recorded {
         Ok(Recorded { append, entries, inputs, words })
     }
 
-    /// The state that a replay can begin with; `None` where it cannot begin at this append.
+    /// The state that a replay can begin with; `None` if it cannot begin at this append.
     pub(super) fn begins(&self) -> Option<&State> {
         match &self.entries.first()?.record {
             Record::State(state) => Some(state),

@@ -29,7 +29,7 @@ const TELLING: [&str; 4] = ["model", "system", "tools", "items"];
 pub struct Difference {
     /// The entry.
     pub seq: Seq,
-    /// The file that it stands in.
+    /// The file that contains it.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -37,9 +37,9 @@ pub struct Difference {
     pub kind: String,
     /// The field, such as `ticket` or `data.system`. Empty where a whole entry is missing or one too many.
     pub path: String,
-    /// The recorded value, cut short; `None` where the tape has none.
+    /// The recorded value, cut short; `None` if the tape has none.
     pub recorded: Option<String>,
-    /// The newly decided value, cut short; `None` where there is none.
+    /// The newly decided value, cut short; `None` if there is none.
     pub replayed: Option<String>,
 }
 
@@ -121,11 +121,11 @@ pub(super) fn whole(entry: &Entry, with_input: bool) -> Value {
 
 /// A JSON text as a value.
 pub(super) fn value(text: &str) -> Value {
-    // What stands on a tape was JSON, and no deeper than is read, when it was checked.
+    // The content of a tape was valid JSON, and within the depth limit, when it was checked.
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// A place, and the value of either side there; `None` where a side has no value.
+/// A place, and the value of either side there; `None` if a side has no value.
 pub(super) type Differing<T> = (String, Option<T>, Option<T>);
 
 /// The first place where two entries differ, with both values cut short. Shows whole entries where their kinds differ or one is

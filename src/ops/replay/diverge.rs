@@ -20,11 +20,11 @@ use crate::{
 pub struct Divergence {
     /// The seq of the entry, on both tapes.
     pub seq: Seq,
-    /// File and line of the entry on the first tape; `None` where that tape has ended.
+    /// File and line of the entry on the first tape; `None` if that tape has ended.
     pub a_at: Option<(PathBuf, usize)>,
-    /// File and line of the entry on the second tape; `None` where that tape has ended.
+    /// File and line of the entry on the second tape; `None` if that tape has ended.
     pub b_at: Option<(PathBuf, usize)>,
-    /// The field; empty where a whole entry is missing.
+    /// The field; empty if a whole entry is missing.
     pub path: String,
     /// The value on the first tape, cut short.
     pub a: Option<String>,
@@ -90,8 +90,8 @@ impl Names {
         plain
     }
 
-    /// A text with stand-ins for the UUIDs and for the session's own name. The name stands alone, in the key of a request, or in a
-    /// path of the store.
+    /// A text with stand-ins for the UUIDs and for the session's own name. The name occurs alone, in the key of a request, or in
+    /// a path of the store.
     fn without_names(&mut self, text: &str) -> String {
         let mut plain = String::with_capacity(text.len());
         let mut rest = text;
@@ -116,7 +116,7 @@ fn forget(key: &str, value: &mut Value) {
     match value {
         Value::Number(_) if is_time(key) => *value = Value::Null,
         Value::String(_) if matches!(key, "hash" | "history_hash") => *value = Value::Null,
-        // Folders beside the tape, by whose names nothing is decided: an import has others.
+        // Folders next to the tape, by whose names nothing is decided: an import has others.
         Value::Array(items) if key == "read_roots" => items.clear(),
         Value::Array(items) => items.iter_mut().for_each(|item| forget(key, item)),
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| forget(key, value)),

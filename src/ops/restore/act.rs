@@ -32,7 +32,7 @@ pub(super) fn act(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles
             Step::Restore | Step::Delete | Step::Conflict { .. } => work.push(file),
         }
     }
-    // Deleting first gives room, and parts names of one file before its content goes back.
+    // Deleting first frees space, and separates the names of one file before its content goes back.
     work.sort_by_key(|file| file.target != FileState::Absent);
     for file in work {
         match (One { plan, file, bench, how }).put_back() {
@@ -59,7 +59,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// Puts the file back. `None` where the file is already as it should be.
+    /// Puts the file back. `None` if the file is already as it should be.
     fn put_back(&self) -> Result<Option<FileChange>, String> {
         let Bench { workspace, files, .. } = self.bench;
         let failed = |error: WorkspaceError| error.to_string();
@@ -102,7 +102,7 @@ impl One<'_> {
         };
         match &image.not_kept {
             Some(why) if self.how != Restore::Over => {
-                Err(format!("what it holds now could not be kept, so this could not be undone: {why}"))
+                Err(format!("its present content could not be kept, so this could not be undone: {why}"))
             }
             _ => Ok(FileState::File(image)),
         }

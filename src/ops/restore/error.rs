@@ -35,7 +35,7 @@ pub enum RestoreError {
         /// The id of the running turn.
         turn: Seq,
     },
-    /// Some files have to be refused, and the restore was to be all or nothing. Nothing was done; the plan names the files.
+    /// Some files must be refused, and the restore was all or nothing. Nothing was done; the plan names the files.
     #[error("{} of {} files cannot be restored, so none was: {}", .plan.refused().count(), .plan.files.len(), refused(.plan))]
     Refused {
         /// What would have been done.

@@ -1,8 +1,8 @@
 //! Finds, in the entries of a tape and in the notes beside it, what a session did to files. A note is written before a file is
 //! changed, so it names the changes of a call that a crash cut off. Functions of values: the caller reads the tape and the notes.
 //!
-//! The result lists the changes of files after a given entry, in order. One that a crash may have cut off is marked as uncertain. A
-//! call that may have changed files and did not say which has a line of its own.
+//! The result lists the changes of files after a given entry, in order. A change that a crash may have cut off is marked as
+//! uncertain. A call that may have changed files and did not say which has a separate line.
 //!
 //! A change must keep two rules, or a restore would touch files that this session did not change. A parent's notes count only up
 //! to the fork. What was done before an import does not count, because it was done elsewhere; one line says how many changes
@@ -46,7 +46,7 @@ pub(super) struct Made {
     /// The call's ticket, or the restore's entry.
     pub(super) by: Seq,
     pub(super) change: FileChange,
-    /// Whether a crash came when the change was about to be made, so that nobody knows whether it was.
+    /// Whether a crash came when the change was about to be made, so that it is unknown whether it was.
     pub(super) uncertain: bool,
     /// Whether the path is in the present workspace.
     pub(super) here: bool,
@@ -92,7 +92,7 @@ struct Reader<'n> {
     calls: BTreeMap<Seq, Call>,
     /// The workspace at each change, by its place in the list.
     workspaces: Vec<String>,
-    /// Tickets of calls whose result was seen, or that went on in the parent after the fork.
+    /// Tickets of calls whose result was seen, or that continued in the parent after the fork.
     over: BTreeSet<Seq>,
     /// The keys of the recorded restores.
     restores: BTreeSet<String>,
@@ -187,8 +187,8 @@ impl Reader<'_> {
         self.history.silent.extend(silent.map(|why| format!("{tool} (call {ticket}): {why}")));
     }
 
-    /// Drops the open calls, because they do not go on in this session. Their later changes are not on this tape, and their notes
-    /// are not for this session to take back.
+    /// Drops the open calls, because they do not continue in this session. Their later changes are not on this tape, and this
+    /// session must not take their notes back.
     fn leave_open(&mut self, why: &str, counts: bool) {
         for (ticket, call) in std::mem::take(&mut self.calls) {
             self.over.insert(ticket);

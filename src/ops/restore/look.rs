@@ -2,8 +2,8 @@
 //!
 //! The plan is made from this look, and the restore looks again before it writes. Only reads, and only inside of the workspace.
 //!
-//! A change must keep this: a path that leads through a symbolic link by now is [`Now::Other`] and is not followed, because a
-//! restore writes to the path that was looked at.
+//! A change must keep this: a path that by now leads through a symbolic link is [`Now::Other`] and is not followed, because a
+//! restore writes to the path that was checked.
 
 use std::{collections::BTreeMap, io::Read as _};
 
@@ -20,7 +20,7 @@ use crate::{
 pub(super) enum Now {
     Absent,
     File(NowFile),
-    /// Something that no restore touches. The text says what it is.
+    /// Something that no restore touches, described by the text.
     Other(String),
 }
 
@@ -45,7 +45,7 @@ impl Now {
         }
     }
 
-    /// Whether a file has that mode. True where no mode is given, and where there is no file.
+    /// Whether a file has that mode. True without a mode, and without a file.
     pub(super) fn has(&self, mode: Option<u32>) -> bool {
         self.file().is_none_or(|file| mode.is_none_or(|mode| mode & 0o7777 == file.info.mode))
     }
@@ -90,7 +90,7 @@ pub(super) fn one(workspace: &Workspace, path: &str) -> Now {
     }
 }
 
-/// The place of a path as it is written on a tape; `None` where it leads out of the workspace.
+/// The place of a path as it is written on a tape; `None` if it leads out of the workspace.
 pub(super) fn place(workspace: &Workspace, path: &str) -> Option<WorkspacePath> {
     workspace.beneath(&names::given(path)).filter(|place| !place.relative().as_os_str().is_empty())
 }

@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// Puts the files that calls changed after the entry `since` back without a runtime, as
-/// [`Session::restore`](crate::Session::restore) does with one. The session does not go on. It is claimed meanwhile, so a session
-/// that a runtime has open is refused. Blocks on the disk.
+/// [`Session::restore`](crate::Session::restore) does with one. The session does not continue. It is claimed meanwhile, so a
+/// session that a runtime has open is refused. Blocks on the disk.
 ///
 /// # Errors
 /// See [`RestoreError`].

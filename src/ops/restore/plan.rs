@@ -1,11 +1,11 @@
 //! Decides what a restore would do, as a function of the recorded changes and of how the files are now.
 //!
 //! A file is put back only if it still is as the session left it; after a change that a crash may have cut off, also if it is as
-//! before that change. If only the mode of the file is another one, the mode is put back. A file that somebody else changed is a
-//! conflict. A file outside of the workspace, or whose old content was not kept, is not restorable.
+//! before that change. If only the mode of the file differs, the mode is put back. A file that others changed is a conflict. A
+//! file outside of the workspace, or whose old content was not kept, is not restorable.
 //!
-//! A change must keep these functions pure, so that the plan that a person sees is the one that is carried out and tests need no
-//! files: they read no disk, and ask `kept` whether a content is there.
+//! A change must keep these functions pure, so that the plan that a person sees is carried out and tests need no files: they read
+//! no disk, and ask `kept` whether a content exists.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::{
 pub struct FilePlan {
     /// Changes after this entry are taken back.
     pub since: Seq,
-    /// The newest entry that was looked at.
+    /// The newest entry that was read.
     pub upto: Seq,
     /// The files, by path.
     pub files: Vec<PlannedFile>,
@@ -45,13 +45,13 @@ pub struct PlannedFile {
     pub step: Step,
     /// The calls and restores that changed it: a call by its ticket, a restore by its entry.
     pub by: Vec<Seq>,
-    /// Whether somebody else changed it between two of these changes. A restore removes that change too; its content is kept.
+    /// Whether others changed it between two of these changes. A restore removes that change too; its content is kept.
     pub others_between: bool,
-    /// The change as a unified diff, or a line that says why there is none; `None` where nothing would change.
+    /// The change as a unified diff, or a line that says why there is none; `None` if nothing would change.
     pub diff: Option<String>,
-    /// The state that the file is to have.
+    /// The target state of the file.
     pub(super) target: FileState,
-    /// The mode that is to be set; `None` where the mode stays.
+    /// The mode to set; `None` if the mode stays.
     pub(super) mode: Option<u32>,
     /// The state of the file when the plan was made.
     pub(super) now: Now,
@@ -67,7 +67,7 @@ pub enum Step {
     Delete,
     /// The file is already as it was.
     Nothing,
-    /// Somebody else changed the file since. It is refused, unless the host asks for [`Restore::Over`](super::Restore::Over).
+    /// Others changed the file since. It is refused, unless the host asks for [`Restore::Over`](super::Restore::Over).
     Conflict {
         /// What was found.
         why: String,
@@ -93,7 +93,7 @@ impl FilePlan {
         self.files.iter().filter(|file| matches!(file.step, Step::Restore | Step::Delete))
     }
 
-    /// The files that have to be refused: changed by somebody else since, or not restorable.
+    /// The files that must be refused: changed by others since, or not restorable.
     pub fn refused(&self) -> impl Iterator<Item = &PlannedFile> {
         self.files.iter().filter(|file| matches!(file.step, Step::Conflict { .. } | Step::NotRestorable { .. }))
     }
@@ -214,14 +214,14 @@ fn step(
     }
     let why = match now {
         Now::Absent => "someone else deleted it since".to_owned(),
-        Now::File(_) if *after == FileState::Absent => "somebody else created it again since".to_owned(),
+        Now::File(_) if *after == FileState::Absent => "it was created again since".to_owned(),
         Now::File(_) => "someone else changed it since".to_owned(),
         Now::Other(what) => format!("it is {what}"),
     };
     Step::Conflict { why }
 }
 
-/// Whether somebody else changed the file between two changes.
+/// Whether others changed the file between two changes.
 fn are_apart(after: &FileState, before: &FileState) -> bool {
     match (after, before) {
         (FileState::Unknown(_), _) | (_, FileState::Unknown(_)) => false,

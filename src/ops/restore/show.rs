@@ -1,8 +1,8 @@
 //! Shows a plan as people read it: one line for each file, then the diff of each.
 //!
-//! A content over 1 MiB, or one that is no text, has no diff, and all diffs together take 1 MiB at most; a line says where a diff
-//! is left out for these reasons. A file that cannot be read, or whose old content is unknown, has neither diff nor line. Only
-//! reads.
+//! A content over 1 MiB, or one that is not text, has no diff, and all diffs together take 1 MiB at most; a line says where a
+//! diff is left out for these reasons. A file that cannot be read, or whose old content is unknown, has neither diff nor line.
+//! Only reads.
 //!
 //! A change must keep this: reasons and the words of calls stay on their line, without control characters (`plain`). Paths and
 //! diffs are as the files have them, so a caller must escape the text before a terminal shows it.
@@ -22,7 +22,7 @@ use crate::{
 /// The largest content that a diff is made of, in bytes.
 const DIFFED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The most that all diffs of a plan take together, in bytes. A line stands in for each diff beyond that.
+/// The most that all diffs of a plan take together, in bytes. A line replaces each diff beyond that.
 const DIFFS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Adds the diffs of what would change.

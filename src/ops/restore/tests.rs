@@ -170,7 +170,7 @@ impl Scene {
     }
 }
 
-/// What is told of a call of that tool.
+/// The finding about a call of that tool.
 fn facts(tool: &str, effect: Effect) -> CallFacts {
     CallFacts { tool: tool.to_owned(), effect, parallel: false, access: Vec::new(), loop_key: None, unusable: None }
 }

@@ -27,9 +27,10 @@ pub(super) struct Candidate {
     /// Its last entry; 0 for a session without an entry.
     pub(super) seq: Seq,
     pub(super) bytes: u64,
-    /// Its forks that are not gone. A fork that is no candidate (made since, or not readable) never goes, so the session stays.
+    /// Its forks that are not gone. A fork that is not a candidate (made since, or not readable) is never removed, so the session
+    /// stays.
     pub(super) forks: BTreeSet<SessionId>,
-    /// Why it stays in any case; `None` where it may go.
+    /// Why it stays in any case; `None` if it may go.
     pub(super) protected: Option<KeptReason>,
 }
 
@@ -97,7 +98,7 @@ pub(super) fn plan(policy: SweepPolicy, mut all: Vec<Candidate>, now: Millis, as
     Sweep { gone: order.into_iter().filter_map(swept).collect(), kept: staying.filter_map(kept).collect() }
 }
 
-/// Which limit takes a session. The limit of bytes is not looked at, except that any limit takes a session without an entry. `rank`
+/// Which limit takes a session. The limit of bytes is ignored, except that any limit takes a session without an entry. `rank`
 /// counts the sessions with an entry so far, newest first.
 fn taken(policy: SweepPolicy, one: &Candidate, now: Millis, rank: &mut usize) -> Option<SweepReason> {
     if one.seq == Seq::ZERO {

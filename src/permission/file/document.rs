@@ -1,8 +1,8 @@
-//! TOML, JSON and YAML as one kind of value ([`Node`]) that knows where in the text each part stands, so that an error can name the
-//! line. Files of rules, agents and commands are read through it.
+//! TOML, JSON and YAML as one kind of value ([`Node`]) that knows the position of each part in the text, so that an error can
+//! name the line. Files of rules, agents and commands are read through it.
 //!
-//! No parser is asked for the order of fields, because each part has its place (in YAML, the beginning of its line). What has no
-//! JSON form, such as a date, is there by its kind, for messages. Pure functions of a text.
+//! No parser is asked for the order of fields, because each part has its place (in YAML, the beginning of its line). A value
+//! without a JSON form, such as a date, is kept as its kind, for messages. Pure functions of a text.
 //!
 //! A change must keep two things, because such files may come from strangers. The same field twice in one table is an error in each
 //! format: one of the two would be lost. Nesting is bounded: by the parser of TOML at 80 levels, in JSON and YAML by the constants
@@ -54,7 +54,7 @@ pub(crate) struct Field {
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Value::Text(_) => "a text",
@@ -91,7 +91,7 @@ impl Node {
         })
     }
 
-    /// The part at a path of field names and of places in lists, as far as it is there.
+    /// The part at a path of field names and of places in lists, if it exists.
     pub(crate) fn at_path<'a>(&self, mut path: impl Iterator<Item = &'a str>) -> &Node {
         let Some(step) = path.next() else { return self };
         let part = match &self.value {
@@ -133,7 +133,7 @@ fn of_toml(value: &toml::Spanned<DeValue<'_>>) -> Node {
     Node { at: value.span().start, value: read }
 }
 
-/// A number, where JSON has one that is the same.
+/// A number, if JSON can express it exactly.
 fn number_of(text: &str, radix: u32) -> Value {
     let whole = i64::from_str_radix(text, radix).ok().map(Number::from);
     let number = whole.or_else(|| text.parse().ok().and_then(Number::from_f64));
@@ -170,7 +170,7 @@ pub(super) fn json(text: &str) -> Result<Vec<Node>, Fault> {
     Ok(nodes)
 }
 
-/// The text with blanks in the place of remarks, so that each part keeps its place.
+/// The text with remarks blanked out, so that each part keeps its place.
 fn without_remarks(text: &str) -> Cow<'_, str> {
     let is_remark = |line: &str| line.trim_start().starts_with('#');
     if !text.lines().any(is_remark) {
@@ -246,7 +246,7 @@ fn of_ast(value: ast::Value<'_>, file: usize, depth: usize) -> Result<Node, Faul
                 let name = property.name.into_string();
                 let node = of_ast(property.value, file, depth - 1)?;
                 if !names.insert(name.clone()) {
-                    return Err(Fault::new(node.at, quoted(&name), "the field is there twice: write it once"));
+                    return Err(Fault::new(node.at, quoted(&name), "the field occurs twice: write it once"));
                 }
                 fields.push(Field { name, node });
             }

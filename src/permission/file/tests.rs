@@ -117,7 +117,7 @@ fn what_is_not_understood_is_named_by_line_and_field() {
         ("rules = ['ask']", "line 1: a rule is a table with permission, pattern and action, not a text"),
         (
             "[edit]\n'a[' = 'deny'",
-            "line 2: edit.\"a[\": \"a[\" is no pattern of paths: write one such as \"src/**\", with \\ before [ and {",
+            "line 2: edit.\"a[\": \"a[\" is not a pattern of paths: write one such as \"src/**\", with \\ before [ and {",
         ),
         ("'' = 'deny'", "line 1: \"\": the permission has no name: write a tool's name, or \"*\" for all"),
     ] {
@@ -148,7 +148,7 @@ fn a_bad_rule_in_json_is_named_by_its_line() {
         (r#"{"permission":"bash"}"#, "line 2: pattern: missing: a rule has permission, pattern and action"),
         (
             r#"{"permission":"bash","pattern":"*","pattern":"a","action":"deny"}"#,
-            "line 2: \"pattern\": the field is there twice: write it once",
+            "line 2: \"pattern\": the field occurs twice: write it once",
         ),
         (r#"{"permission":7,"pattern":"*","action":"deny"}"#, "line 2: permission: write a text, not a number"),
         ("7", "line 2: rules are a map such as {bash = \"ask\"} or a list, not a number"),
@@ -163,7 +163,7 @@ fn a_bad_rule_in_json_is_named_by_its_line() {
     }
 }
 
-/// A file that nobody's friend wrote costs an error, and neither the stack nor much time.
+/// A hostile file costs an error, and neither the stack nor much time.
 #[test]
 fn hostile_texts_are_errors() {
     let deep = 200_000;

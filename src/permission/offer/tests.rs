@@ -109,7 +109,7 @@ fn a_command_that_runs_others_is_offered_exactly() {
     }
 }
 
-/// A command that is not whole before it runs, and a permission that is a pattern, are no text that equals itself.
+/// A command that is not whole before it runs, and a permission that is a pattern, are not a text that equals itself.
 #[test]
 fn what_is_not_known_whole_is_not_offered() {
     assert_eq!(said(&[("bash", "rm \u{1}")]), [""; 0]);
@@ -142,7 +142,7 @@ fn an_offer_is_about_every_access_of_its_call() {
     assert_eq!(said(&[("bash", "ls"), ("bash", "ls")])[0], "Allows the command `ls`, exactly.");
 }
 
-/// A wildcard that a person granted takes no shell syntax and nothing hidden, whatever its pattern says.
+/// A wildcard that a person granted takes no shell syntax and nothing hidden, with any pattern.
 #[test]
 fn a_granted_wildcard_is_about_plain_things() {
     let cargo = &offers(&[Access::new("bash", "cargo test")])[1];

@@ -3,13 +3,13 @@
 //!
 //! The parser is the reason for most of them. While it repairs a broken text, its memory grows with the square of the number of
 //! pipes or backquotes: without a bound, 64 KiB of `a|` took 8 GB and ended the process. Three bounds hold it. A pre-scan counts
-//! signs, pipes and backquotes ([`fits`]). A text whose every reading is in error is given up at once (`tree.rs`), because no tree
-//! with an error is ever taken. A number of reports ends the rest. The worst text that a search over repeated and mixed pieces of
-//! syntax found within these bounds takes 23 MB; the worst of the families in the tests takes less.
+//! signs, pipes and backquotes ([`fits`]). A text whose every reading is in error is abandoned at once (`tree.rs`), because no
+//! tree with an error is ever used. A number of reports ends the rest. The worst text that a search over repeated and mixed
+//! pieces of syntax found within these bounds takes 23 MB; the worst of the families in the tests takes less.
 //!
-//! What follows from a tree is counted in steps ([`Steps`]): one for each byte and each word that is looked at, through all texts
-//! in one another. A command beyond a bound is unclear. A change must keep that every bound counts and none looks at a clock: the same
-//! command must be judged the same.
+//! Work on a tree is counted in steps ([`Steps`]): one for each byte and each word that is read, through all nested texts. A
+//! command beyond a bound is unclear. A change must keep that every bound counts and none reads a clock: the same command must be
+//! judged the same.
 
 use crate::permission::shell::{Unclear, unclear};
 

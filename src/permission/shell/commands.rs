@@ -1,13 +1,13 @@
-//! Reads one command of a shell: what it is called, what it runs in turn, and what it opens.
+//! Reads one command of a shell: its name, the commands that it runs, and the files that it opens.
 //!
 //! A command is known by the name of its program, without the folder; a program in an unusual folder has its path for a name, and
 //! counts under its bare name as well, for the rules that deny or ask. A program that runs another one is unfolded (`wrappers.rs`; a
 //! shell with `-c` in `shells.rs`; `find -exec` here). A program that an option makes run another one (`options.rs`, `git.rs`), and a
-//! command that changes what later ones mean ([`UNSEEN`]), make the whole unclear. Every other program is a name for the rules, however much it
-//! can do.
+//! command that changes what later ones mean ([`UNSEEN`]), make the whole unclear. Every other program is a name for the rules,
+//! even a powerful one.
 //!
-//! A change must keep that a command either stands in the result with all that it is known to run, or is an error: a command that
-//! is dropped here is judged by no rule.
+//! A change must keep that a command is either in the result with all that it is known to run, or an error: no rule judges a
+//! command that is dropped here.
 
 use crate::permission::shell::{
     ANY, Arg, GLOB, HOME, Role, Simple, Unclear, options, paths, reports, runners, scan::Scan, shells, unclear,
@@ -109,7 +109,7 @@ impl Scan {
         }
     }
 
-    /// A command that is what it is called. Where it only reports, that is noted with what it reads.
+    /// A command known by its own name. If it only reports, that is noted with what it reads.
     pub(super) fn plain(&mut self, name: &str, args: Vec<Arg>) -> Result<(), Unclear> {
         if runners::is_runner(name) {
             self.may_run(&args)?;
@@ -121,7 +121,7 @@ impl Scan {
         self.found(Simple { name: name.to_owned(), args, role: Role::Command, reads })
     }
 
-    /// The paths that a command reads by name, in each folder that it may be in; `None` where it is not known to only report. A path
+    /// The paths that a command reads by name, in each folder that it may be in; `None` if it is not known to only report. A path
     /// in a home folder is outside of the workspace, and may be any path that a rule names.
     fn reads(&mut self, name: &str, args: &[Arg]) -> Result<Option<Vec<String>>, Unclear> {
         let with_home = |arg: &Arg| Arg { text: arg.text.replace(HOME, "~"), splits: arg.splits };
@@ -186,7 +186,7 @@ impl Scan {
                     _ => return unclear("it has a find that writes to a file that is not known"),
                 },
                 _ if options::may_be_an_expression(at.checked_sub(2).and_then(|before| args.get(before)), arg) => {
-                    return unclear("it gives find a word that may turn out to be an expression");
+                    return unclear("it passes find a word that may turn out to be an expression");
                 }
                 _ => {}
             }

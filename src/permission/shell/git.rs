@@ -1,12 +1,12 @@
 //! `git`, without the options before its command that change nothing, and the options and commands by which it runs another program.
 //!
 //! Git runs programs in more ways than any other tool that people allow by name: by options of its commands, by settings, by
-//! addresses with a transport of their own. A command with one of those that are listed here is unclear, so `allow git *` does not
-//! allow it. What a repository's own settings make git run, and its hooks, are not looked at.
+//! addresses with their own transport. A command with one of those that are listed here is unclear, so `allow git *` does not
+//! allow it. Programs that a repository's own settings make git run, and its hooks, are not checked.
 
 use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, options, scan::Scan, unclear};
 
-/// Commands that run a program, a server or a shell, or that hand out secrets, whatever they are given.
+/// Commands that run a program, a server or a shell, or that reveal secrets, with any arguments.
 const COMMANDS: &[&str] = &[
     "archimport",
     "citool",
@@ -92,7 +92,7 @@ impl Scan {
                     break;
                 }
                 option if option.starts_with('-') => {
-                    return unclear(format!("it gives git the option {}", arg.shown()));
+                    return unclear(format!("it passes git the option {}", arg.shown()));
                 }
                 _ => {
                     kept.push(arg);
@@ -136,13 +136,13 @@ fn runs(words: &[Arg]) -> Result<(), Unclear> {
     options::known("git", &format!("git {command}"), args)
 }
 
-/// `-O` of `git grep` opens what it finds with a program: the letter counts in front of the first one that has a value.
+/// `-O` of `git grep` opens the found files with a program: the letter counts in front of the first one that has a value.
 fn opens(arg: &Arg) -> bool {
     let letters = arg.text.strip_prefix('-').filter(|letters| !letters.starts_with('-')).unwrap_or_default();
     letters.chars().take_while(|letter| !"efABCm".contains(*letter)).any(|letter| letter == 'O')
 }
 
-/// Whether `git config` only shows settings. One that is set may be run by the next command.
+/// Whether `git config` only shows settings. The next command may run a setting that is set.
 fn only_reads(args: &[Arg]) -> bool {
     let shows = |arg: &Arg| {
         matches!(

@@ -1,11 +1,9 @@
-//! Knows the options by which a program runs another one, and refuses a word that is not known before the command runs where one of
-//! them could stand.
+//! Knows the options by which a program runs another one, and refuses an unknown word in a place where such an option could be.
 //!
 //! A rule that allows `tar *` means tar, and not what `--to-command` names. So a listed program with such an option makes a command
 //! unclear, and so does a variable, a substitution, a list in braces or a wildcard at the beginning of a word that could turn out to
-//! be one. No option can stand behind `--`, or in the place of the value of an option before it; the options with values that people
-//! give variables to are listed ([`VALUED`]). A change must list an option there only where the program takes the next word whatever
-//! it is.
+//! be one. No option can come after `--`, or as the value of an option before it; the options with values that people give
+//! variables to are listed ([`VALUED`]). A change must list an option there only if the program always takes the next word.
 
 use crate::permission::shell::{ANY, Arg, GLOB, HOME, Unclear, reports::FIND_VALUED, unclear};
 
@@ -68,7 +66,7 @@ const RUNS: &[Runs] = &[
 /// Programs that read more options from a file that is named behind a `@`.
 const READ_OPTIONS: &[&str] = &["c++", "cc", "clang", "clang++", "g++", "gcc", "java"];
 
-/// Options that take the next word as their value, whatever it is: the program (of git, also its command).
+/// Options that always take the next word as their value: the program (of git, also its command).
 const VALUED: &[(&str, &[&str])] = &[
     ("cc", &["-o", "-I", "-L"]),
     (
@@ -130,7 +128,7 @@ pub(super) fn run_another((_, letters, longs): &Runs, args: &[Arg]) -> bool {
     args.iter().take_while(|arg| arg.text != "--").any(in_arg)
 }
 
-/// Refuses a word that may turn out to be an option of `program`, whose options with values stand under `row`.
+/// Refuses a word that may turn out to be an option of `program`, whose options with values are listed under `row`.
 pub(super) fn known(program: &str, row: &str, args: &[Arg]) -> Result<(), Unclear> {
     let valued = VALUED.iter().find(|(name, _)| *name == row).map_or(&[][..], |(_, valued)| valued);
     for (at, arg) in args.iter().enumerate().take_while(|(_, arg)| arg.text != "--") {
@@ -139,7 +137,7 @@ pub(super) fn known(program: &str, row: &str, args: &[Arg]) -> Result<(), Unclea
         let letters = arg.text.strip_prefix('-').map(|rest| rest.split('=').next().unwrap_or_default());
         let unknown_name = letters.is_some_and(|name| name.contains([ANY, GLOB, HOME]));
         if (unknown_name || arg.may_be_an_option()) && (!is_value || arg.splits) {
-            return unclear(format!("it gives {program} a word that may turn out to be an option"));
+            return unclear(format!("it passes {program} a word that may turn out to be an option"));
         }
     }
     Ok(())

@@ -1,8 +1,7 @@
-//! Splits a shell command into its parts, and gives them as accesses that rules judge one by one: each simple command, each file
-//! that it opens for reading or writing by a redirect or by `tee` or `find`, and the whole text.
-//!
-//! Whoever asks a tool what a call wants calls this, such as a worker; the core never does, because parsing takes time. The
-//! accesses stand on the tape, so a replay as recorded needs no parser.
+//! Splits a shell command into its parts, and returns them as accesses that rules judge one by one: each simple command, each
+//! file that it opens for reading or writing by a redirect or by `tee` or `find`, and the whole text. Workers call this when they
+//! ask a tool for the accesses of a call; the core never does, because parsing takes time. The accesses are on the tape, so a
+//! replay as recorded needs no parser.
 //!
 //! A change must keep:
 //!
@@ -24,10 +23,10 @@ use crate::{
 /// The permission of shell commands.
 const BASH: &str = "bash";
 
-/// The same accesses, with one access for each part of a shell command in the place of each access to `bash`: for each simple
-/// command in it, wherever it stands, for each file that a redirect opens or that `tee` or `find` writes, and for the whole text. A
-/// command that cannot be read with certainty becomes one access, which no pattern about `bash` allows: only a rule with exactly
-/// its text, or one about `unclear_bash`.
+/// The same accesses, with each access to `bash` replaced by one for each part of its command: for each simple command in it, for
+/// each file that a redirect opens or that `tee` or `find` writes, and for the whole text. A command that cannot be read with
+/// certainty becomes one access, which no pattern about `bash` allows: only a rule with exactly its text, or one about
+/// `unclear_bash`.
 ///
 /// Sessions do this with what tools say. Takes up to some hundred microseconds for each KiB of a command, and nothing where there
 /// is none. Never panics. Without the feature `shell-policy` no command can be read.
@@ -113,7 +112,7 @@ fn parts(found: &Found, whole: &str, confined: bool) -> Vec<Access> {
     parts
 }
 
-/// The access of a simple command. `hash` gives the hash of the text that it stands in.
+/// The access of a simple command. `hash` returns the hash of the text that contains it.
 fn command(simple: &Simple, confined: bool, hash: &dyn Fn() -> String) -> Access {
     let text = simple.text();
     let pattern = text.replace([ANY, GLOB], "…");

@@ -1,7 +1,7 @@
 //! Joins the paths of shell commands as text, and resolves `.` and `..` in them.
 //!
 //! A change must not look at the disk here, because the judgement of a command must not depend on it. So links are not followed,
-//! and this is no protection against them: a command that leaves the workspace through a link is stopped by a sandbox only.
+//! and this does not protect against them: a command that leaves the workspace through a link is stopped by a sandbox only.
 
 /// Joins `path` to `folder`, and resolves `.` and `..`. A path that begins with `/` ignores the folder. In an absolute path, a `..`
 /// above the root is dropped; in a relative one, a leading `..` is kept. A path that begins with `~` is in some home folder, wherever

@@ -1,18 +1,17 @@
 //! Writes the words of a command as one text, and reads that text again.
 //!
 //! A rule, a grant and a person see a command as one text. Joined with blanks alone, `touch 'rm -rf x'` and `touch rm -rf x` would be
-//! the same. So a word with a blank, a quote or another character that cannot be told from what is around it stands in quotes, as a
-//! shell would take it: in single ones, or as `$'…'` where it has control characters. The unknown parts of a word ([`ANY`],
-//! [`GLOB`]) stand as they are.
+//! the same. So a word with a blank, a quote or another ambiguous character is put in quotes, as a shell would read it: in single
+//! ones, or as `$'…'` where it has control characters. The unknown parts of a word ([`ANY`], [`GLOB`]) are left as they are.
 //!
-//! A change must keep that two lists of words never have the same text, and that [`words_of`] gives the words of each text. A rule
-//! that denies or asks must not be got round by quotes: match it against [`joined`] too.
+//! A change must keep that two lists of words never have the same text, and that [`words_of`] returns the words of each text.
+//! Quotes must not evade a rule that denies or asks: match it against [`joined`] too.
 
 use std::borrow::Cow;
 
 use crate::permission::shell::{ANY, GLOB};
 
-/// A word as it stands in the text of a command.
+/// A word as it is written in the text of a command.
 pub(super) fn quoted(word: &str) -> Cow<'_, str> {
     let is_control = |c: char| c.is_control() && c != ANY && c != GLOB;
     // The ellipsis is the sign for what is not known. A text with an operator outside of quotes is never one command.
@@ -51,7 +50,7 @@ pub(in crate::permission) fn words_of(text: &str) -> Option<Vec<Cow<'_, str>>> {
                 (Cow::Borrowed(word), left)
             }
         };
-        // A part that may be no word at all stands without a blank behind the word before it.
+        // A part that may be no word at all follows the word before it without a blank.
         let unknown = left.len() - left.trim_start_matches([ANY, GLOB]).len();
         let (behind, left) = left.split_at(unknown);
         words.push(if behind.is_empty() { word } else { word + behind });
@@ -62,7 +61,7 @@ pub(in crate::permission) fn words_of(text: &str) -> Option<Vec<Cow<'_, str>>> {
     }
 }
 
-/// A word in single quotes, and what is behind it.
+/// A word in single quotes, and the rest.
 fn literal(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let mut rest = text.strip_prefix('\'')?;
     let mut word = String::new();
@@ -79,7 +78,7 @@ fn literal(text: &str) -> Option<(Cow<'_, str>, &str)> {
     }
 }
 
-/// A word as `$'…'` without its beginning, and what is behind it.
+/// A word as `$'…'` without its beginning, and the rest.
 fn escaped(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let mut word = String::new();
     let mut chars = text.char_indices();
@@ -145,7 +144,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the words are, the text gives them back: so no other words have this text.
+        /// Any words can be read back from their text: so no other words have this text.
         #[test]
         fn a_text_has_one_list_of_words(words in prop::collection::vec("[a '\"\\\\$n\n\t\u{1}\u{7}…u0]{0,5}", 1..5)) {
             let words: Vec<_> = words.iter().map(String::as_str).collect();

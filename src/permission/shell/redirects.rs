@@ -4,9 +4,9 @@
 //! standard streams are not. A redirect whose file or operator is not known makes the command unclear. A change must keep that: a
 //! file that is not noted here is judged by no rule.
 //!
-//! The grammar takes every word behind the target of a redirect for one more target, and bash takes it for a word of the
-//! command; what is read here follows bash. Where a heredoc ends is found a second time, line by line, because everything behind
-//! that line is commands.
+//! The grammar reads every word after the target of a redirect as one more target, and bash reads it as a word of the command;
+//! this code follows bash. The end of a heredoc is found a second time, line by line, because everything after that line is
+//! commands.
 
 use tree_sitter::Node;
 
@@ -100,7 +100,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A heredoc, with what stands behind its mark on the same line.
+    /// A heredoc, with the rest of the line after its mark.
     pub(super) fn heredoc(&mut self, node: Node<'_>, behind: &mut Vec<Arg>) -> Result<(), Unclear> {
         self.descriptor(node)?;
         let children: Vec<_> = node.children(&mut node.walk()).collect();

@@ -1,10 +1,9 @@
 //! Says of a command which files it reads by name, and whether it is a report: a program that prints, and that no option makes
 //! write a file, connect, or run another program.
-//!
-//! This is a courtesy, and no guard. A command that nobody was asked about runs confined by the kernel, whatever its program is.
-//! What is known here is used for two things: a path that a command names is judged as a read of that path, so that a person is told
-//! of a rule in place of a refusal of the kernel; and a report may stand beside a command that a rule names (`cargo test | tail`)
-//! without a question, where the whole then runs as that rule says.
+//! This is a convenience, not a guard. An unasked command runs confined by the kernel, whatever the program. This knowledge has two
+//! uses: a path that a command names is judged as a read of that path, so that a person sees a rule instead of a refusal of the
+//! kernel; and a report may accompany a command that a rule names (`cargo test | tail`) without a question, if the whole then runs
+//! as that rule says.
 //!
 //! A report may also read files that it does not name: those below a folder, or behind a wildcard. Such a read is returned as a
 //! path with a mark in it ([`ANY`], [`GLOB`]), and one of the history of a repository as [`HISTORY`].
@@ -19,7 +18,7 @@ use crate::permission::shell::{ANY, Arg, GLOB, HISTORY, words::SUBSTITUTED};
 
 use table::{MORE, Operands, operands_of};
 
-/// The paths that a report reads; `None` for a command that is no report.
+/// The paths that a report reads; `None` for a command that is not a report.
 pub(super) fn reads(name: &str, args: &[Arg]) -> Option<Vec<String>> {
     let mut reads = match name {
         "git" => {
@@ -76,7 +75,7 @@ fn operands(name: &str, args: &[Arg]) -> Option<Vec<String>> {
     Some(reads)
 }
 
-/// Whether an option makes a program of the table do more than to print what it is given.
+/// Whether an option makes a program of the table do more than print its input.
 fn does_more(name: &str, args: &[Arg]) -> bool {
     let Some((_, letters, longs)) = MORE.iter().find(|(program, ..)| *program == name) else { return false };
     let in_arg = |arg: &Arg| match arg.text.strip_prefix("--") {
@@ -86,7 +85,7 @@ fn does_more(name: &str, args: &[Arg]) -> bool {
     args.iter().any(|arg| in_arg(arg) || arg.text.starts_with(GLOB))
 }
 
-/// Whether a report prints what is in the files below the folders that it names, whichever files those are.
+/// Whether a report prints the contents of all files below the folders that it names.
 fn descends(name: &str, args: &[Arg]) -> bool {
     let searches = |arg: &Arg| match arg.text.strip_prefix("--") {
         Some(long) => long.ends_with("recursive"),
@@ -104,7 +103,7 @@ fn is_option(arg: &Arg) -> bool {
     arg.text.starts_with('-') && arg.text.len() > 1
 }
 
-/// The paths that operands name; `None` where one is not known. A glob names the folder that it is in, and itself.
+/// The paths that operands name; `None` if one is not known. A glob names the folder that it is in, and itself.
 fn paths(operands: Vec<&Arg>) -> Option<Vec<String>> {
     let mut paths = Vec::new();
     for operand in operands.into_iter().filter(|arg| arg.text != "-" && arg.text != SUBSTITUTED) {
@@ -123,7 +122,7 @@ fn path(operand: &Arg) -> Option<String> {
     }
     let Some(glob) = text.find(GLOB) else { return Some(text.to_owned()) };
     let start = text[..glob].rfind('/').map_or(0, |slash| slash + 1);
-    // A glob does not match across a slash, and `..` only where nothing but a dot stands before it.
+    // A glob does not match across a slash, and `..` only if nothing but a dot precedes it.
     let climbs = text[start..].split('/').any(|piece| piece.starts_with(".\u{2}") || piece.contains(".."));
     if climbs {
         return None;

@@ -1,8 +1,8 @@
 //! Matches the rules of a session against the parts of a shell command.
 //!
-//! A pattern about `bash` is matched against each simple command: its name (without folder where that is a usual one), its words
-//! without quotes, one blank between them. A word that is not known before the command runs matches a pattern for certain where a
-//! `*` takes it, and perhaps where some value of it would; a stricter rule that perhaps matches makes a person be asked.
+//! A pattern about `bash` is matched against each simple command: its name (without folder if that is a usual one), its words
+//! without quotes, one blank between them. A word that is not known before the command runs matches a pattern for certain if a
+//! `*` takes it, and perhaps if some value of it would; a stricter rule that perhaps matches leads to a question.
 //!
 //! A command that its tool can run confined by the kernel has two permissions, `bash` and `confined_bash`: a rule about either of
 //! them is about it. Where a rule about `confined_bash` alone allows it, it runs confined, and what it reads by name is judged as
@@ -31,7 +31,7 @@ pub(in crate::permission) fn judge(layers: &[&Ruleset], access: &Access, part: &
         None => access.pattern.clone(),
     };
     match part {
-        // A line was put in parts before it came here; one that was not is a command that cannot be read.
+        // A line was split into parts before; an unsplit one is a command that cannot be read.
         ShellPart::Line { confined, .. } | ShellPart::Unread { confined, .. } => {
             judges.unread(&access.pattern, *confined)
         }
@@ -57,8 +57,8 @@ pub(in crate::permission) fn is_by_confinement(access: &Access, judgement: &Judg
     can && judgement.rule.as_ref().is_some_and(|rule| rule.permission == CONFINED)
 }
 
-/// Judges a part that is allowed only because it can run confined, where another part of its command is allowed by a rule that
-/// names it: the whole then runs as that rule says. A report needs no rule of its own there; every other part does.
+/// Judges a part that is allowed only because it can run confined, next to a part that a rule allows by name: the whole then runs
+/// as that rule says. A report needs no separate rule there; every other part does.
 pub(in crate::permission) fn judge_beside(layers: &[&Ruleset], access: &Access, globs: &Globs) -> Judgement {
     let judges = Judges { layers, globs };
     match &access.part {
@@ -233,7 +233,7 @@ fn only_about_it(judged: Judgement, least: Action) -> Judgement {
     if about_it && judged.action >= least { judged } else { Judgement { action: Action::Allow, ..unruled() } }
 }
 
-/// A character that means itself wherever it stands in a command.
+/// A character that means itself everywhere in a command.
 pub(in crate::permission) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || " _./:=@%+,-".contains(c)
 }
@@ -284,8 +284,8 @@ fn matches_text(rule: &Rule, text: &str, also: &[&str]) -> Match {
     }
 }
 
-/// Whether a path with unknown parts may be one that a rule about reading matches. What is between the brackets of a glob counts
-/// as any text. A wildcard at the beginning of a name takes no name that begins with a dot.
+/// Whether a path with unknown parts may be one that a rule about reading matches. Brackets of a glob count as any text. A
+/// wildcard at the beginning of a name takes no name that begins with a dot.
 fn may_be(rule: &Rule, path: &str) -> bool {
     let pattern = rule.pattern.as_str();
     let bracket = |c: char| matches!(c, '[' | ']' | '{' | '}' | '\\');
@@ -297,7 +297,7 @@ fn may_be(rule: &Rule, path: &str) -> bool {
     if is_hidden && path.rsplit('/').next().is_some_and(|name| name.starts_with(GLOB)) {
         return false;
     }
-    // `**/` stands for no folder too.
+    // `**/` matches no folder too.
     path.len() > MEET_BYTES_MAX || meet(&simple.replace("**/", "*"), path)
 }
 

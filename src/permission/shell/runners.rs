@@ -1,15 +1,15 @@
 //! Knows the programs that run commands in many ways, and looks at what they may run.
 //!
-//! Such a program is judged by its name, and no rule that allows an inner command allows it. What its arguments may run is looked at
-//! for the rules that deny or ask: each tail of them, and each text in one of them. Where that cannot be read, or is a text of
-//! another language than a shell's, something that is not known may run, which counts for each rule that names a command.
+//! Such a program is judged by its name, and no rule that allows an inner command allows it. The commands in its arguments are
+//! checked for the rules that deny or ask: each tail of them, and each text in one of them. If that cannot be read, or is not in
+//! a shell's language, something unknown may run, which counts for each rule that names a command.
 //!
 //! The lists are a courtesy: a program that is missing on them runs what it wants unseen, beside a rule that allows it.
 
 use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, commands, scan::Scan};
 
-/// Programs that run commands in many ways: a part of their arguments, or the text in one of them. They are judged by name; what
-/// their arguments may run is looked at as well, for the rules that deny it or ask about it.
+/// Programs that run commands in many ways: a part of their arguments, or the text in one of them. They are judged by name; the
+/// commands in their arguments are checked as well, for the rules that deny or ask.
 const RUNNERS: &[&str] = &[
     "aarch64",
     "at",
@@ -173,7 +173,7 @@ const RUNNERS: &[&str] = &[
 /// How many runners may run one another.
 const RUNNERS_MAX: usize = 3;
 
-/// How many arguments a runner may have, because each tail of them is looked at. A command with more is unclear.
+/// How many arguments a runner may have, because each tail of them is checked. A command with more is unclear.
 const TAILS_MAX: usize = 40;
 
 /// Whether a program runs commands that its arguments name.
@@ -181,7 +181,7 @@ pub(super) fn is_runner(name: &str) -> bool {
     RUNNERS.contains(&name) || name.starts_with("ld-")
 }
 
-/// Languages, editors and debuggers, which run commands of the system from a text that is no shell's.
+/// Languages, editors and debuggers, which run commands of the system from a text in another language than a shell's.
 const LANGUAGES: &[&str] = &[
     "R",
     "Rscript",
@@ -236,7 +236,7 @@ const LANGUAGES: &[&str] = &[
     "wish",
 ];
 
-/// Whether a program is given a text of a language of its own, or reads one from where no rule sees it, and not a script.
+/// Whether a program gets a text in its own language, or reads one from where no rule sees it, instead of a script.
 pub(super) fn runs_code(name: &str, args: &[Arg]) -> bool {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let is_script = |arg: &Arg| !arg.text.starts_with(['-', '+']) && !arg.is_unknown();
@@ -256,7 +256,7 @@ pub(super) fn runs_code(name: &str, args: &[Arg]) -> bool {
 impl Scan {
     /// What the arguments of a runner may run: each tail of them, and each text in one of them.
     pub(super) fn may_run(&mut self, args: &[Arg]) -> Result<(), Unclear> {
-        // What is not looked at could be a command that a rule denies.
+        // An unchecked text could be a command that a rule denies.
         if self.runners >= RUNNERS_MAX || args.len() > TAILS_MAX {
             return self.beyond("it runs commands through too many programs");
         }
@@ -272,7 +272,7 @@ impl Scan {
             if arg.text.contains([' ', '\n', ';']) {
                 self.looked_at_only(|scan| scan.text(&arg.text))?;
             } else {
-                // A word that cannot be the name of a command is none, and what is behind it is looked at next.
+                // A word that cannot be the name of a command is skipped, and the next one is checked.
                 let is_name = commands::named(arg).is_ok();
                 let tail = args[at + 1..].to_vec();
                 let mut read = Ok(());

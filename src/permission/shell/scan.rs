@@ -1,8 +1,8 @@
 //! Collects what a command would run, read and write, while the tree of its text is walked, and the trees of the texts in it.
 //!
 //! The folders that the command may be in when it opens a file are collected on the way, because `cd` changes what a relative path
-//! means. The bounds of the walk are kept here. A change must keep that what is beyond a bound makes the whole command unclear,
-//! whatever the walk makes of the error ([`Scan::beyond`]).
+//! means. The bounds of the walk are kept here. A change must keep that anything beyond a bound makes the whole command unclear,
+//! even if the walk drops the error ([`Scan::beyond`]).
 
 use crate::permission::shell::{
     ANY, Arg, Found, HOME, Role, Simple, Unclear,
@@ -25,14 +25,14 @@ pub(super) struct Scan {
     pub(super) found: Found,
     /// The folders that the command may be in by now, relative to the one where it starts.
     pub(super) folders: Vec<String>,
-    /// How many loops stand around what is walked: inside of one it may run more than once.
+    /// How many loops surround the walked command: inside of one it may run more than once.
     pub(super) loops: usize,
     depth: usize,
     /// What is found counts only for rules that deny or ask.
     looks_only: bool,
-    /// How many programs that run commands in many ways stand around what is read.
+    /// How many programs that run commands in many ways surround the text that is read.
     pub(super) runners: usize,
-    /// Why something that may run was not looked at: the whole command is unclear then, whatever the walk makes of the error.
+    /// Why something that may run was not checked: the whole command is unclear then, even if the walk drops the error.
     lost: Option<String>,
     steps: Steps,
 }
@@ -86,8 +86,8 @@ impl Scan {
         }
     }
 
-    /// Something is beyond a bound. An error about one word of many may be passed over where it only says that the word is no
-    /// command; this one never is.
+    /// Something is beyond a bound. An error about one word of many may be skipped if it only says that the word is not a
+    /// command; this error never is.
     pub(super) fn beyond<T>(&mut self, why: &str) -> Result<T, Unclear> {
         self.lost.get_or_insert_with(|| why.to_owned());
         unclear(why)

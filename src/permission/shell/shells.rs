@@ -53,7 +53,7 @@ const SHELLS: &[(&str, Kin)] = &[
     ("zsh", Kin::Distant),
 ];
 
-/// Words that are syntax, or run what stands behind them, in some shell and not in each.
+/// Words that are syntax, or run the words after them, in some shells only.
 const WORDS_APART: &[&str] = &[
     "alias",
     "and",
@@ -118,7 +118,7 @@ impl Kin {
     /// Whether bash reads a text as this shell does.
     fn reads_alike(self, text: &str) -> bool {
         let common = |c: char| c.is_ascii_alphanumeric() || " _./:,@%+-\"';&|".contains(c);
-        // For bash `|&` is a pipe; elsewhere, if at all, it is a pipe and a sign of its own.
+        // For bash `|&` is a pipe; elsewhere, if at all, it is a pipe and a separate sign.
         let signs = ["|&", "&|", ";&", ";|", ";;"].iter().any(|sign| text.contains(sign));
         let bare = text.replace(['"', '\''], "");
         let word_apart = || bare.split([' ', ';', '&', '|', '\n', '(']).any(|word| WORDS_APART.contains(&word));
@@ -180,7 +180,7 @@ impl Scan {
             let Some(arg) = rest.next() else { break None };
             let text = arg.text.as_str();
             if arg.is_unknown() {
-                return unclear(format!("it gives {name} a text that is not known before it runs"));
+                return unclear(format!("it passes {name} a text that is not known before it runs"));
             }
             match text {
                 "--login" | "--noprofile" | "--norc" => {}
@@ -192,7 +192,7 @@ impl Scan {
                         value.is_none_or(|value| matches!(value.text.as_str(), "pipefail" | "errexit" | "nounset"));
                     runs_text |= text.starts_with('-') && letters.contains('c');
                     if !known || letters.is_empty() || !letters.chars().all(|c| "ceflnouvxC".contains(c)) {
-                        return unclear(format!("it gives {name} the option {}", arg.shown()));
+                        return unclear(format!("it passes {name} the option {}", arg.shown()));
                     }
                 }
                 _ => break Some(arg),
@@ -200,11 +200,11 @@ impl Scan {
         };
         match text {
             Some(arg) if arg.is_unknown() => {
-                unclear(format!("it gives {name} a text that is not known before it runs"))
+                unclear(format!("it passes {name} a text that is not known before it runs"))
             }
             Some(arg) if runs_text => {
                 if !kin.reads_alike(&arg.text) {
-                    return unclear(format!("it gives {name} a text that bash may read otherwise"));
+                    return unclear(format!("it passes {name} a text that bash may read otherwise"));
                 }
                 let text = arg.text.clone();
                 self.found(Simple { name: name.to_owned(), args, role: Role::Also, reads: None })?;

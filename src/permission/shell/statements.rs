@@ -1,7 +1,6 @@
 //! Walks the syntax tree of a command and collects what it would run, read and write.
-//!
-//! Every command counts, wherever it stands: in a pipeline, a list, a loop, a subshell, a substitution, behind a wrapper or in
-//! the text that a shell is given. Which branch would really be taken is not asked.
+//! Every command counts, in any place: in a pipeline, a list, a loop, a subshell, a substitution, after a wrapper or in the text
+//! of a shell. All branches count, taken or not.
 //!
 //! A change must refuse what it does not know: a kind of statement that is not named here is an error, and an error makes the whole
 //! command unclear. A statement that is passed over would run without a judgement.
@@ -92,7 +91,7 @@ impl<'s> Reader<'s> {
         Ok(())
     }
 
-    /// A case, or one of its items: patterns and words do nothing, what is in them is looked at.
+    /// A case, or one of its items: patterns and words do nothing, but commands in them are checked.
     fn case(&mut self, node: Node<'_>) -> Result<(), Unclear> {
         const BEYOND: [char; 12] = ['$', '`', '(', ')', '\\', '\'', '"', '\n', ';', '&', '<', '>'];
         for at in 0..node.child_count() {
@@ -111,7 +110,7 @@ impl<'s> Reader<'s> {
         self.source.children(node).map(drop)
     }
 
-    /// A command, with the words that stand behind its redirects.
+    /// A command, with the words after its redirects.
     fn command(&mut self, node: Node<'_>, behind: Vec<Arg>) -> Result<(), Unclear> {
         let mut words: Vec<Arg> = Vec::new();
         let mut last_was_word = false;
@@ -164,7 +163,8 @@ impl<'s> Reader<'s> {
         let body = children.iter().map(|(_, child)| *child).find(|child| !is_redirect(child));
         let command = body.filter(|body| body.kind() == "command");
         if let Some(body) = body.filter(|_| command.is_none()) {
-            // The grammar gives a whole list the redirect of its last command, which stands in another folder behind a `cd`.
+            // The grammar attaches the redirect of the last command to the whole list, but after a `cd` that command is in
+            // another folder.
             self.statement(body)?;
         }
         let mut behind = Vec::new();

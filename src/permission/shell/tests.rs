@@ -74,7 +74,7 @@ fn a_command_is_known_by_its_name_and_its_words_without_quotes() {
     }
 }
 
-/// H-11: every command is found, wherever it stands.
+/// H-11: every command is found, in any place.
 #[test]
 fn every_command_is_found_wherever_it_stands() {
     for command in [
@@ -151,7 +151,7 @@ fn the_part_that_decides_is_named() {
     assert!(!why(&format!("ls {}\nrm x", "y".repeat(500))).contains('\n'));
 }
 
-/// A rule about a wrapper counts, and a wrapper alone is no reason to ask.
+/// A rule about a wrapper counts, and a wrapper alone does not cause a question.
 #[test]
 fn a_wrapper_is_judged_where_a_rule_is_about_it() {
     let rules = ruleset(&[
@@ -281,7 +281,7 @@ fn a_long_or_deep_command_is_unclear() {
     assert!(!unclear(&vec!["ls"; 60].join(" && ")));
     assert!(!unclear(&vec!["ls"; 900].join("\n")));
     assert!(unclear(&vec!["ls"; 1_100].join("\n")));
-    // A denied command could stand behind the arguments of a runner that are looked at.
+    // A denied command could follow the checked arguments of a runner.
     let runs = |arguments: usize| format!("flock lock{} rm x", " -n".repeat(arguments));
     assert!(!unclear(&runs(20)));
     assert!(unclear(&runs(40)));
@@ -339,7 +339,7 @@ const FRAMES: &[(&str, &str)] = &[
     ("echo $(", ")"),
     ("echo \"a $(", ") b\""),
     ("cat <(", ")"),
-    // Both parentheses: behind a word such as `watch` these are no keywords, and the second one alone would close a `$(`.
+    // Both parentheses: after a word such as `watch` these are not keywords, and the second one alone would close a `$(`.
     ("case a in (a) ", ";; esac"),
     ("cat <<E\n$(", ")\nE\n"),
     ("! ", ""),
@@ -380,13 +380,13 @@ fn an_unknown_word_of_a_runner_may_be_what_is_denied() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A command that is denied is never allowed by what stands around it.
+    /// A denied command is never allowed by its surroundings.
     #[test]
     fn a_denied_command_is_denied_in_every_frame(frames in prop::collection::vec(0..FRAMES.len(), 0..6), denied in 0..4usize) {
         let mut command = ["rm -rf x", "r''m x", "rm $x", "'rm' \"a b\""][denied].to_owned();
         for frame in frames {
             let (before, behind) = FRAMES[frame];
-            // A quote inside of quotes ends them: what is there is no command then.
+            // A quote inside of quotes ends them: the text is not a command then.
             if before.ends_with(['"', '\'']) && command.contains(behind) {
                 continue;
             }
@@ -421,7 +421,7 @@ fn random_commands_are_judged_without_a_panic() {
     }
 }
 
-/// A command that a rule names runs as that rule says, with the reports that stand beside it; with anything else a person is asked.
+/// A command that a rule names runs as that rule says, with the reports next to it; with anything else a person is asked.
 #[test]
 fn a_report_beside_a_command_that_a_rule_names_runs_as_that_one_does() {
     let mut rules = Profile::Edits.ruleset();

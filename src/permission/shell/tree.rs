@@ -1,8 +1,8 @@
 //! Parses a command with the grammar of bash, and refuses what the grammar did not understand.
 //!
 //! The grammar is written for editors: it repairs what is broken, and reads some texts in another way than bash does. So a tree
-//! alone is no proof. Three checks stand beside it: the whole text is looked through for characters that the two read
-//! differently, no tree with an error is taken, and the readers of the tree look at the bytes between its nodes ([`gap`]).
+//! alone proves nothing. Three checks accompany it: the whole text is searched for characters that the two read differently, no
+//! tree with an error is used, and the readers of the tree check the bytes between its nodes ([`gap`]).
 //!
 //! What a text may cost is bounded before and while it is parsed (`bounds.rs`).
 
@@ -55,7 +55,7 @@ fn hides(c: char) -> bool {
     (c.is_control() && !matches!(c, '\t' | '\n')) || (c.is_whitespace() && !c.is_ascii()) || shapeless
 }
 
-/// What stands between two neighbours of a tree.
+/// The text between two neighbours of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gap {
     /// Nothing.
@@ -66,8 +66,8 @@ pub(super) enum Gap {
     Line,
 }
 
-/// What stands between two nodes. A backslash that joins the ends of two lines is taken only beside a blank: in `ec\`, line
-/// break, `ho` bash sees one word and the grammar two.
+/// The text between two nodes. A backslash that joins two lines is accepted only next to a blank: in `ec\`, line break, `ho` bash
+/// sees one word and the grammar two.
 pub(super) fn gap(between: &str) -> Result<Gap, Unclear> {
     let plain = between.replace("\\\n", "");
     if !plain.chars().all(|c| matches!(c, ' ' | '\t' | '\n')) || (plain.is_empty() && !between.is_empty()) {
@@ -95,8 +95,8 @@ impl<'s> Source<'s> {
         self.0.get(from..to).unwrap_or_default()
     }
 
-    /// The children of a node without its comments, each with what stands before it, checked: the first one begins where the
-    /// node does, the last one ends where it does, and nothing but blanks is between them.
+    /// The children of a node without its comments, each with the text before it, checked: the first one begins where the node
+    /// does, the last one ends where it does, and nothing but blanks is between them.
     pub(super) fn children<'t>(self, node: Node<'t>) -> Result<Vec<(Gap, Node<'t>)>, Unclear> {
         let mut at = node.start_byte();
         let mut before = Gap::None;

@@ -3,7 +3,7 @@
 //!
 //! Each part of a word that is only known at run time (a variable, the output of a command, a glob) is one [`ANY`] or [`GLOB`], and
 //! a `~` at its beginning is [`HOME`]; a word with a list in braces is one [`ANY`]. No other text has these characters, so rules can be matched against
-//! every value that the part may have. Commands in substitutions are handed on and judged by themselves. A part that bash would
+//! every value that the part may have. Commands in substitutions are passed on and judged separately. A part that bash would
 //! evaluate as code without a substitution (`${x@P}`, `${!x}`, arithmetic over variables) makes the command unclear.
 //!
 //! A change must refuse what it does not know: a kind of node that is not named here is an error.
@@ -12,10 +12,10 @@ use tree_sitter::Node;
 
 use crate::permission::shell::{ANY, Arg, GLOB, HOME, Unclear, one_line, statements::Reader, tree::Gap, unclear};
 
-/// The path of a process substitution, as the program that gets it is told. The number may be another one.
+/// The path of a process substitution, as the program gets it. The number may differ.
 pub(super) const SUBSTITUTED: &str = "/dev/fd/63";
 
-/// A word while its parts are put together.
+/// A word under construction.
 #[derive(Default)]
 struct Draft {
     text: String,
@@ -149,7 +149,7 @@ impl<'s> Reader<'s> {
         quoted(self.source.between(at, node.end_byte()), "$`\\", &mut String::new())
     }
 
-    /// An expansion of any kind: what it runs is handed on, and what cannot be seen through is an error.
+    /// An expansion of any kind: its commands are passed on, and opaque ones are an error.
     fn expansion(&mut self, node: Node<'_>) -> Result<(), Unclear> {
         let text = self.source.of(node).trim_start_matches([' ', '\t', '\n']);
         match node.kind() {
@@ -226,7 +226,7 @@ fn unquoted(text: &str, draft: &mut Draft) -> Result<(), Unclear> {
 }
 
 /// Text in double quotes, in which a backslash quotes the characters `quotes` only. A `$` or backquote that begins something
-/// would be a node of its own, so here it means that the grammar did not see it.
+/// would be a separate node, so here it means that the grammar did not see it.
 fn quoted(text: &str, quotes: &str, into: &mut String) -> Result<(), Unclear> {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {

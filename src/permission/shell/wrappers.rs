@@ -1,9 +1,9 @@
-//! Unfolds programs that run another one: the inner command is judged as if it stood alone, and the wrapper counts beside it.
+//! Unfolds programs that run another one: the inner command is judged as if it stood alone, and the wrapper counts as well.
 //!
 //! The first table ([`WRAPPERS`]) says which options a wrapper may have. A wrapper with another one is unclear, because what looks
-//! like the inner command may be the value of an option. A change must list an option with a value only where the value may be a
-//! word of its own; else the name of the inner command would be passed over.
-//! Programs that run commands in other ways stand in `runners.rs`.
+//! like the inner command may be the value of an option. A change must list an option with a value only if the value may be a
+//! separate word; else the name of the inner command would be skipped. Programs that run commands in other ways are in
+//! `runners.rs`.
 
 use crate::permission::shell::{ANY, Arg, GLOB, Role, Simple, Unclear, scan::Scan, unclear, variables};
 
@@ -13,12 +13,12 @@ pub(super) struct Wrapper {
     /// Options of one letter without a value, and with one.
     letters: &'static str,
     valued: &'static str,
-    /// Options with long names; one that ends with `=` has a value. It may be left out where the name stands here without a `=` too,
-    /// and is then never a word of its own.
+    /// Options with long names; one that ends with `=` has a value. It is optional if the name is listed here without a `=` too,
+    /// and is then never a separate word.
     longs: &'static [&'static str],
-    /// How many words stand before the command.
+    /// How many words precede the command.
     words: usize,
-    /// Assignments may stand before the command.
+    /// Assignments may precede the command.
     assigns: bool,
     /// Whether a rule must allow the wrapper too, because it changes rights.
     role: Role,
@@ -82,12 +82,12 @@ pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
 }
 
 impl Wrapper {
-    /// How many of the arguments are its own, and the replacement that it was told to make.
+    /// How many of the arguments are its own, and its replacement text.
     fn own(&self, args: &[Arg]) -> Result<(usize, Option<String>), Unclear> {
-        let odd = |arg: &Arg| unclear(format!("it gives {} the option {}", self.name, arg.shown()));
+        let odd = |arg: &Arg| unclear(format!("it passes {} the option {}", self.name, arg.shown()));
         let value_at = |at: usize| match args.get(at).filter(|arg| arg.may_be_a_value()) {
             Some(value) => Ok(value.text.clone()),
-            None => unclear(format!("it gives {} an option whose value is not to be seen", self.name)),
+            None => unclear(format!("it passes {} an option whose value is not visible", self.name)),
         };
         let mut at = 0;
         let mut replaced = None;
@@ -95,7 +95,7 @@ impl Wrapper {
         while let Some(arg) = args.get(at) {
             let text = arg.text.as_str();
             if arg.is_unknown() && (words > 0 || text.starts_with('-') || arg.splits) {
-                return unclear(format!("it gives {} a word that is not known before it runs", self.name));
+                return unclear(format!("it passes {} a word that is not known before it runs", self.name));
             }
             if text == "--" {
                 at += 1 + words;

@@ -22,7 +22,7 @@ const NEWEST: ABI = ABI::V7;
 const TRUNCATE_SINCE: u32 = 3;
 
 /// The rights of root that are left to programs: those over files and its own processes, which builds in containers use. Without
-/// the others, such as `CAP_PERFMON`, Landlock's word stands also for the memory and the environment of other processes.
+/// the others, such as `CAP_PERFMON`, Landlock also covers the memory and the environment of other processes.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -32,7 +32,8 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Confines the calling thread for good. The thread must do nothing after that but start programs, and nothing at all on an error.
+/// Confines the calling thread permanently. The thread must do nothing after that but start programs, and nothing at all on an
+/// error.
 pub(super) fn restrict(confinement: &Confinement) -> Result<SandboxLevel, String> {
     lay_down().map_err(|error| format!("root's rights cannot be laid down: {error}"))?;
     let landlock = restrict_files(confinement)?;
@@ -48,7 +49,7 @@ fn lay_down() -> rustix::io::Result<()> {
     set_capabilities(None, CapabilitySets { effective, permitted, inheritable })
 }
 
-/// Confines files and signals. Gives the version of Landlock that holds.
+/// Confines files and signals. Returns the version of Landlock in use.
 fn restrict_files(confinement: &Confinement) -> Result<u32, String> {
     let all = AccessFs::from_all(NEWEST);
     let read = AccessFs::from_read(NEWEST);
@@ -80,7 +81,7 @@ fn allow(
 ) -> Result<RulesetCreated, landlock::RulesetError> {
     paths.iter().try_fold(ruleset, |ruleset, path| match PathFd::new(path) {
         Ok(opened) => ruleset.add_rule(PathBeneath::new(opened, rights(path, access))),
-        // What cannot be opened is not allowed either, which is no less of a sandbox.
+        // A path that cannot be opened is not allowed either, so the sandbox is no weaker.
         Err(_) => Ok(ruleset),
     })
 }

@@ -43,10 +43,10 @@ fn names(sections: &[Section]) -> Vec<&str> {
 }
 
 /// P-04, RESOURCE-001 to RESOURCE-008: the user's rules come first, then those of the repository's root down to the workspace; only
-/// Markdown counts in a folder of rules; the same text is told once; a missing folder and an empty one say nothing; a file that was
-/// rewritten is read anew.
-/// RESOURCE-002: the user's files stand before those of the project, and the nearest folder's come last.
-/// RESOURCE-008: one text under two names in one folder is told once.
+/// Markdown counts in a folder of rules; the same text is used once; a missing folder and an empty one say nothing; a rewritten
+/// file is read again.
+/// RESOURCE-002: the user's files come before those of the project, and the nearest folder's come last.
+/// RESOURCE-008: one text under two names in one folder is used once.
 #[test]
 fn rules_are_found_from_the_user_down_to_the_workspace() {
     let scene = Scene::new();
@@ -153,8 +153,8 @@ fn a_file_that_begins_with_a_line_break_and_a_huge_line_is_named() {
     assert_eq!(scene.note_of("AGENTS.md"), "its first line of text is longer than the 32768 bytes of a file");
 }
 
-/// The user's files may be links into a folder of their own choice, and their folder of rules may be one; a project's may not lead
-/// out. What cannot be read by a link is told without a word of a workspace.
+/// The user's files may be links into a folder of the user's choice, and their folder of rules may be one; a project's may not
+/// lead out. The error of an unreadable link does not speak of a workspace.
 #[test]
 fn the_users_rules_may_be_links() {
     let scene = Scene::new();

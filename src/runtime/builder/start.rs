@@ -1,9 +1,9 @@
 //! Starts what a [`Builder`] has collected: first the tree, then the sessions that were interrupted.
 //!
 //! A change must keep the order. The store is opened and its marks are read. Processes that dead runtimes left running are ended,
-//! or they would work on the files of a session that goes on. Parked sessions are marked in their slots, so that nothing wakes
-//! them. The tree comes up; only then do interrupted sessions go on, and their listeners are attached before the first step, so
-//! that no ask is missed. Where a start fails, nothing is left running.
+//! or they would work on the files of a session that continues. Parked sessions are marked in their slots, so that nothing wakes
+//! them. The tree comes up; only then do interrupted sessions continue, and their listeners are attached before the first step,
+//! so that no ask is missed. If a start fails, nothing is left running.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,14 +33,14 @@ impl Builder {
     /// to wake; one that fails does not fail the start ([`Runtime::recovered`]).
     ///
     /// If the future is dropped before it completes, what was begun is ended in the background, as the drop of the last
-    /// [`Runtime`] does it. No turn goes on then, unless the future was already waiting for resumed sessions.
+    /// [`Runtime`] does it. No turn continues then, unless the future was already waiting for resumed sessions.
     ///
     /// # Errors
     /// See [`StartError`]. Nothing is left running then.
     pub async fn start(mut self) -> Result<Runtime, StartError> {
         tokio::runtime::Handle::try_current().map_err(|_| StartError::NoTokio)?;
         let listeners = std::mem::take(&mut self.on_resume);
-        // A task of its own: dropped half-way, a start would leave a tree and an open store that nobody has a handle of.
+        // A separate task: dropped half-way, a start would leave a tree and an open store without a handle.
         let (runtime, interrupted) = match tokio::spawn(self.start_tree()).await.map_err(JoinError::try_into_panic) {
             Ok(started) => started?,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
@@ -54,7 +54,7 @@ impl Builder {
         Ok(runtime)
     }
 
-    /// Everything of a start but the sessions. Also returns the sessions to resume; `None` where they are left alone.
+    /// Everything of a start but the sessions. Also returns the sessions to resume; `None` if they are left alone.
     async fn start_tree(mut self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
         let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
@@ -124,7 +124,7 @@ impl Builder {
 }
 
 /// The processes of a runtime. First ends the processes that dead runtimes left running on this store, so that none of them works
-/// on the files of a session that goes on.
+/// on the files of a session that continues.
 #[cfg(all(unix, feature = "tools"))]
 async fn processes(store: &crate::actor::tapes::Tapes, watch: crate::process::Watch) -> crate::process::Processes {
     let Some(ledger) = store.processes_path() else { return crate::process::Processes::new(watch, None) };

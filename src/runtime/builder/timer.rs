@@ -1,13 +1,13 @@
 //! Whether the tokio runtime of a start has a time driver.
 //!
-//! tokio says so only by a panic. The panic hook belongs to the host, and may ring somebody's bell, so it does not hear of this one:
-//! for the moment of the question, a filter stands before the hook, and passes on the panics of all other threads.
+//! tokio says so only by a panic. The panic hook belongs to the host, and may alert someone, so it must not see this one: during
+//! the question, a filter precedes the hook, and passes on the panics of all other threads.
 //!
-//! A change must keep that the host's hook is in its place afterwards, also one that the host sets meanwhile; that the filter is
-//! there for no longer than the question; and that no second question is asked meanwhile.
+//! A change must keep that the host's hook is restored afterwards, even one that the host sets meanwhile; that the filter exists
+//! no longer than the question; and that no second question is asked meanwhile.
 //!
-//! Rejected: to leave the filter there for good, because a process would have a hook of ours that its host did not ask for; to ask
-//! no question, because a panic in a task of the tree would be heard too, and the start would hang.
+//! Rejected: to keep the filter, because a process would have a hook that its host did not ask for; to ask no question, because a
+//! panic in a task of the tree would reach the hook too, and the start would hang.
 
 use std::{
     panic::{catch_unwind, set_hook, take_hook},

@@ -26,7 +26,7 @@ pub enum OperateError {
         /// The id of the node.
         id: String,
     },
-    /// The node is a task of an actor, and has no supervisor of its own.
+    /// The node is a task of an actor, not a child of a supervisor.
     #[error("{id} is a task of {owner} and ends with it: abort the turn of {owner}, or stop it")]
     IsTask {
         /// The id of the node.

@@ -24,7 +24,7 @@ pub(super) fn all() -> [Arc<dyn Tool>; 3] {
     [Lever::Send, Lever::Stop, Lever::Status].map(|lever| Arc::new(lever) as Arc<dyn Tool>)
 }
 
-/// What the model is told that names no task.
+/// The reply to a model that names no task.
 const WHICH: &str = "Say which task: session_id.";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Lever {
         };
         let task = session.task_of(&id).await.map_err(|error| error.to_string())?;
         let task = task.ok_or_else(|| {
-            format!("No open task has the session_id {id}: it is over, or it is no task of yours. task with this session_id goes on with it.")
+            format!("No open task has the session_id {id}: it is over, or not a task of yours. Call task with this session_id to continue it.")
         })?;
         match self {
             Lever::Send => send(&task, &arguments.message, context).await,

@@ -1,13 +1,13 @@
 //! Makes the order of a child from a request: ids, agent, settings, prompt and deadline.
 //!
-//! The ids of the child and of its prompt are hashes of the parent's id and the request's key. A request may name the session of an
-//! earlier task to go on with: then the child is that session, with its agent, tools and rules as they are (only the budget is that
-//! of the request), and a request for others is refused.
+//! The ids of the child and of its prompt are hashes of the parent's id and the request's key. A request may name the session of
+//! an earlier task to continue: then the child is that session, with its agent, tools and rules as they are (only the budget is
+//! that of the request), and a request for others is refused.
 //!
 //! A change must not make these ids in another way: a request that comes again after a crash, or from a newer version, would be a
-//! second task. Nor may it give a child a right that its parent lacks: the child has a tool of the agent and of the request only
-//! where the parent has that tool, and the rules of the agent and of the request allow nothing that the parent's do not. The core
-//! narrows the rights once more (`narrow` in `kernel/tasks.rs`).
+//! second task. Nor may it give a child a right that its parent lacks: the child has a tool of the agent and of the request only if
+//! the parent has that tool, and the rules of the agent and of the request allow nothing that the parent's do not. The core narrows
+//! the rights once more (`narrow` in `kernel/tasks.rs`).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,8 +27,8 @@ use crate::{
     words::usage::MicroUsd,
 };
 
-/// The tools that the child of a request never has: it has no list of its own, and plans with nobody. (The tools for tasks it has
-/// only where it may have children.)
+/// The tools that the child of a request never has: it has no to-do list, and does not plan. (It has the tools for tasks only if
+/// it may have children.)
 const NEVER: [&str; 4] = ["todo_read", "todo_write", "plan_enter", "plan_exit"];
 
 /// What a request comes to.
@@ -45,8 +45,8 @@ pub(super) enum What {
     Before(Seq),
 }
 
-/// Makes the order. Looks at the disk, for the files that the request names. A request that was taken before is that task, also
-/// where what it names is gone by now.
+/// Makes the order. Looks at the disk, for the files that the request names. A request that was taken before is that task, even
+/// if what it names is gone by now.
 pub(super) async fn of_request(
     parent: &Session,
     mut request: TaskRequest,
@@ -66,17 +66,17 @@ pub(super) async fn of_request(
     }
     let terms = terms(parent, &request);
     let prompt = prompt(parent, &request, task, &state.settings, may).await?;
-    // The message is the child's: the input hooks see it as they see one that is sent to the child.
+    // The message is the child's: the input hooks see it like a message sent to the child.
     let prompt = Session { shared: parent.shared.clone(), slot: parent.shared.slot(&child) }.passed(prompt).await?;
     let (settings, again) = match (&request.resume_token, &before) {
-        (Some(_), None) => return Err(refused(format!("{child} does no task of this session"))),
+        (Some(_), None) => return Err(refused(format!("{child} has no task of this session"))),
         (Some(_), Some(before)) if !before.was_given && !before.is_over => {
             return Err(refused(format!(
                 "{child} is still at work: send it a message, or wait until its task is over"
             )));
         }
         (None, Some(_)) | (Some(_), Some(Before { was_given: true, .. })) => {
-            return Err(refused(format!("the task with this key is over, and {child} has gone on with another one")));
+            return Err(refused(format!("the task with this key is over, and {child} continued with another one")));
         }
         (Some(_), Some(before)) => (with_budget(gone_on_with(&before.settings, &request)?, &request), true),
         (None, None) => (settings(parent, &state, &request, options, &child)?, false),
@@ -121,19 +121,19 @@ struct Before {
     settings: Settings,
 }
 
-/// The settings of a child that goes on: its own. The error says what of the request they do not have.
+/// The settings of a continued child: its own. The error says what they lack of the request.
 fn gone_on_with(child: &Settings, request: &TaskRequest) -> Result<Settings, SpawnError> {
     if request.agent != child.agent {
-        return Err(refused(format!("the session to go on with works as {}: name this agent", child.agent)));
+        return Err(refused(format!("the session to continue works as {}: name this agent", child.agent)));
     }
     if request.capabilities.is_some() || !request.auth_scope.is_empty() {
-        let why = "the session to go on with keeps its tools and rules: leave out capabilities and auth_scope, or begin a new one";
+        let why = "the session to continue keeps its tools and rules: leave out capabilities and auth_scope, or begin a new one";
         return Err(refused(why.to_owned()));
     }
     Ok(child.clone())
 }
 
-/// The child of this id, where it is there and its parent is this session. Wakes it. A session of somebody else is refused.
+/// The child of this id, if it exists and its parent is this session. Wakes it. A session of another parent is refused.
 async fn before(
     parent: &Session,
     state: &State,
@@ -146,7 +146,7 @@ async fn before(
         there => there?,
     };
     let Some(origin) = there.origin.as_ref().filter(|origin| origin.parent == state.session) else {
-        return Err(refused(format!("{child} does no task of this session")));
+        return Err(refused(format!("{child} has no task of this session")));
     };
     let (prompt, ticket, is_over) = (origin.prompt.clone(), origin.ticket, origin.end.is_some());
     let was_given = there.seen.get(task).is_some();

@@ -75,8 +75,8 @@ pub(super) fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Shows how far the task is, at each call and step of the child and from time to time. Never returns by itself: drop it with the
-/// end of the task.
+/// Shows how far the task is, at each call and step of the child and from time to time. Never returns: drop it with the end of
+/// the task.
 pub(super) async fn follow(child: &Child, mut events: EventStream, show: impl Fn(&TaskProgress)) {
     let mut newest = VecDeque::new();
     loop {

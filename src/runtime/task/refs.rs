@@ -1,12 +1,12 @@
 //! The references of a request, as the first message of the child has them. Blocks on the disk.
 //!
-//! Of a file the beginning is shown, of everything else the name. A file is opened beneath the workspace, and only where the rules
+//! Of a file the beginning is shown, of everything else the name. A file is opened beneath the workspace, and only if the rules
 //! about reading it are no stricter than those about the call that gives the task ([`May`]; a request of the host may name any). A
 //! change must keep that: a model could read through a child what the rules keep from it.
 //!
-//! All of it stands behind the mark that says that it is data ([`NOT_THE_USER`]), in a part of its own at the end of the message. The
-//! mark holds up to the end of the message, so no text behind it ends it. A name stays on its line: one with a line break or another
-//! control character is refused.
+//! All of it follows the mark for data ([`NOT_THE_USER`]), in a separate part at the end of the message. The mark holds up to the
+//! end of the message, so no text after it ends it. A name stays on its line: a name with a line break or another control
+//! character is refused.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ pub(super) fn told(workspace: &str, refs: &[ContextRef], may: &May) -> Result<St
     Ok(if text.is_empty() { text } else { format!("{NOT_THE_USER}\nWhat belongs to the task:{text}") })
 }
 
-/// Characters that break a line, or turn its direction, and are no control characters.
+/// Characters that break a line or turn its direction, and are not control characters.
 fn is_line_break_or_turn(c: char) -> bool {
     matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,8 +1,8 @@
 //! The result of a task: from its DOWN on the parent's tape, and from the entries of the child's.
 //!
 //! Status and answer are those of the DOWN, which comes once, so the result says the same whenever it is asked for. Calls, changed
-//! files and attachments are those of the child's tape since the prompt of this task; they are missing where that tape cannot be
-//! read, which is no error. A change must keep the lists bounded, because a parent's model and tape get them.
+//! files and attachments are those of the child's tape since the prompt of this task; they are missing if that tape cannot be
+//! read, which is not an error. A change must keep the lists bounded, because a parent's model and tape get them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -60,8 +60,8 @@ fn made(child: &Child, down: &Down, order: Option<&TaskOrder>, work: Work, laten
     }
 }
 
-/// The status of a task that ended so, and what went wrong. A task that somebody stopped, whose budget is spent, whose child is
-/// parked, or that cannot be found, does not end better when it is given again.
+/// The status of a task that ended so, and what went wrong. A task that was stopped, whose budget is spent, whose child is
+/// parked, or that cannot be found, does not end better on a second try.
 fn ended(reason: &DownReason) -> (TaskStatus, Option<TaskError>) {
     let (status, code, retryable) = match reason {
         DownReason::Done => return (TaskStatus::Completed, None),

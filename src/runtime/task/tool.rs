@@ -1,8 +1,8 @@
-//! The tool `task`: the model gives work to a subagent, and waits for its answer or goes on meanwhile.
+//! The tool `task`: the model gives work to a subagent, and waits for its answer or continues meanwhile.
 //!
 //! The call is idempotent: run again after a crash, it finds its child by the key of the call (or by the key that the model gave),
-//! and waits for the DOWN that comes once. A change must keep that, and that a call which is told to stop stops the task it waits
-//! for. A shutdown and a crash drop the call without telling it, so the child goes on.
+//! and waits for the DOWN that comes once. A change must keep that, and that a call that gets a stop stops the task it waits for.
+//! A shutdown and a crash drop the call without a stop, so the child continues.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use crate::{
 
 /// How long a call may wait for its task: as good as for ever. Deadline, budget and step limit of the task come first.
 const LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How long a call that is told to stop waits for what its task has by then. Shorter than the time after which a call is dropped.
+/// How long a stopped call waits for what its task has by then. Shorter than the time after which a call is dropped.
 const STOP_WAIT: Duration = Duration::from_millis(1_500);
 
-/// What a model is told to do with tasks that run.
+/// What a model can do with running tasks.
 pub(super) const LEVERS: &str = "task_status shows it, task_send steers it, task_stop stops it";
 
 /// The tool, for the agents of the start.
@@ -152,7 +152,7 @@ impl Tool for TaskTool {
         parse_arguments::<Arguments>(arguments.clone()).map(drop).map_err(|error| error.to_string())
     }
 
-    /// A task with the key or the session of an earlier one may be that one, whatever became of its agent.
+    /// A task with the key or the session of an earlier one may be that task, even if its agent is gone.
     fn foresee(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         match parse_arguments::<Arguments>(arguments.clone()) {
             Ok(Arguments { session_id: None, idempotency_key: None, subagent_type: agent, .. })
@@ -212,7 +212,7 @@ async fn give(session: &Session, arguments: Arguments, context: &ToolContext) ->
     };
     match result {
         Ok(result) => told(&result).with_title(title),
-        Err(error) => ToolResult::error(format!("What became of task {} is not known: {error}", child.session().id())),
+        Err(error) => ToolResult::error(format!("The outcome of task {} is unknown: {error}", child.session().id())),
     }
 }
 
@@ -222,7 +222,7 @@ fn in_background(child: &Child) -> ToolResult {
     ToolResult::ok(text).with_details(json!({ "session_id": id }))
 }
 
-/// Stops a task, and gives what it has. The answer says so where the child is not down in time.
+/// Stops a task, and returns what it has. The answer says so if the child is not down in time.
 pub(super) async fn stop(child: &Child, why: &str) -> ToolResult {
     let stopped = async {
         child.stop(why).await?;

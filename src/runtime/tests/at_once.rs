@@ -45,7 +45,7 @@ impl Tool for Says {
     }
 }
 
-/// Promise 3 holds for them too: one that waits all the same meets its limit, and one that panics costs its call.
+/// Promise 3 holds for them too: one that still waits meets its limit, and one that panics costs its call.
 #[tokio::test]
 async fn a_tool_that_says_it_answers_at_once_and_does_not_is_held_to_its_limit() {
     let folder = tempfile::tempdir().unwrap();

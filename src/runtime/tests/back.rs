@@ -13,8 +13,8 @@ use crate::{
 
 type Undone = Result<Rollback, BranchError>;
 
-/// Begins a change of the title, whose entry waits at a disk that stands still, and an undo behind it; then `goes_on`. Gives what
-/// each was told, and what an undo after that is.
+/// Begins a change of the title, whose entry waits at a stalled disk, and an undo after it; then `goes_on`. Returns the answer of
+/// each, and that of an undo after that.
 async fn undo_behind_a_slow_entry(goes_on: impl FnOnce(&FakeDisk)) -> (Result<(), SendError>, Undone, Undone) {
     let (folder, disk) = (own_folder(), FakeDisk::new());
     let store = store_on(&folder.path().join("store"), small(), &disk);
@@ -63,7 +63,7 @@ async fn an_undo_behind_what_the_disk_refused_is_told_so() {
     assert_eq!(again.unwrap().gone.len(), 1);
 }
 
-/// Of a branch whose tape has an entry of a later version, only what stands before the entry was summed up, and the answer was a
+/// Of a branch whose tape has an entry of a later version, only the part before the entry was summarized, and the answer was a
 /// success.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_branch_with_an_entry_that_cannot_be_understood_is_an_error() {

@@ -11,7 +11,7 @@ use crate::{
     words::{ids::Seq, message::Message},
 };
 
-/// As if it were waking up, for as long as the test wants: whoever wants it waits.
+/// As if it were waking up, for as long as the test wants: callers wait.
 fn stuck(runtime: &Runtime, id: &SessionId) -> Activation {
     runtime.session(id).slot.begin_activation().unwrap()
 }
@@ -21,8 +21,8 @@ fn spawn_args(child: &SessionId, parent: &Session, ticket: Seq) -> SpawnArgs {
     SpawnArgs { child: child.clone(), tie, order: None, asks_first: true }
 }
 
-/// An abort that comes right behind the task stops the child before it is made, and its DOWN says so. Whoever gave the task, and
-/// comes to make the child behind that, makes nobody who would work for no one.
+/// An abort right after the task stops the child before it is made, and its DOWN says so. The caller who gave the task, and then
+/// would make the child, makes none.
 #[tokio::test(flavor = "current_thread")]
 async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let folder = tempfile::tempdir().unwrap();
@@ -47,7 +47,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     until("its watcher looks for it", || slot.waiting() == 1).await;
     let (giver, id) = (parent.clone(), child.clone());
     let given = tokio::spawn(async move { giver.child(id, ticket).await });
-    // It has looked at the parent, and stands behind the watcher.
+    // It has checked the parent, and waits after the watcher.
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(1)).await;
     tokio::time::resume();
@@ -60,7 +60,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     let end = state.tasks_ended.iter().find(|end| end.ticket == ticket).expect("its DOWN is there");
     assert!(matches!(end.down.as_ref().map(|down| &down.reason), Some(DownReason::Aborted { .. })), "{end:?}");
 
-    // The same where the parent was looked at before it was told to stop.
+    // The same if the parent was checked before its stop.
     let late = SpawnArgs { order, ..spawn_args(&child, &parent, ticket) };
     let up = bring_up(runtime.inner.shared.clone(), late).await.map(drop);
     assert!(matches!(up, Err(OpenError::Tape(TapeError::Missing { .. }))), "{up:?}");
@@ -68,7 +68,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Nobody waits for a child of somebody else, and whoever wants one that is stuck looks again after a while.
+/// A caller never waits for another parent's child, and checks a stuck one again after a while.
 #[tokio::test(flavor = "current_thread")]
 async fn a_child_that_is_stuck_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ fn virtually(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(work);
 }
 
-/// Waits until it is so, and lets no virtual time pass: that stands still anyway while a thread waits for a claim.
+/// Waits until it is so, and lets no virtual time pass: it stops anyway while a thread waits for a claim.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !holds() {
@@ -37,7 +37,7 @@ async fn kill_store(runtime: &Runtime) {
     until("it is down", || orders.ended() > ended).await;
 }
 
-/// Asks again and again, and has it put to sleep in between, so that it is woken each time. Gives how often it was answered.
+/// Asks again and again, and has it put to sleep in between, so that it is woken each time. Returns how often it was answered.
 async fn at_work(runtime: Runtime, session: Session, over: Arc<AtomicBool>, number: u64) -> usize {
     let mut asked = 0;
     while !over.load(Ordering::Relaxed) {
@@ -71,7 +71,7 @@ fn a_hundred_kills_of_the_tape_store_lose_no_session_and_hold_up_none() {
         let mut answered = 0;
         for kill in 0..100 {
             if kill % 10 < 3 {
-                // Somebody has the tape, so that the claim takes as long as this test wants.
+                // The tape is taken, so that the claim takes as long as this test wants.
                 runtime.passivate(victim.id()).await.unwrap();
                 let shared = runtime.inner.shared.clone();
                 let held = shared.store.load(victim.id(), &shared.slot(victim.id()).notify(), Duration::ZERO).unwrap();
@@ -113,7 +113,7 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
             kill_store(&runtime).await;
         }
         until("it is kept stopped", || runtime.tree().find(TAPE_STORE).unwrap().status == Status::Parked).await;
-        // There is nobody left for a fifth.
+        // No thread is left for a fifth.
         assert!(!runtime.inner.shared.orders.kill());
         let burst = tokio::time::Instant::now();
 
@@ -124,7 +124,7 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
             SendError::Unavailable(why) => matches!(**why, OpenError::Unavailable),
             _ => false,
         };
-        // Those that came first wait some seconds, whether it comes back; the others are told at once.
+        // The first callers wait some seconds for it; the others get the error at once.
         let (first, second) = tokio::join!(asleep.prompt("two"), runtime.open(asleep.id()));
         assert!(first.as_ref().is_err_and(is_refused), "{first:?}");
         assert!(matches!(second, Err(OpenError::Unavailable)), "{second:?}");
@@ -136,7 +136,7 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
         assert_eq!(told.elapsed(), Duration::ZERO);
         // A sweep does not need it.
         assert_eq!(runtime.sweep(SweepPolicy::default()).await.unwrap(), Sweep::default());
-        // A session that crashes meanwhile waits for its tape, and goes on.
+        // A session that crashes meanwhile waits for its tape, and continues.
         let waits = tokio::spawn({
             let (runtime, awake) = (runtime.clone(), awake.clone());
             async move {
@@ -158,7 +158,7 @@ fn a_burst_of_crashes_of_the_tape_store_refuses_wakes_for_a_while_and_ends_nothi
     });
 }
 
-/// What is asked for while the actor is not there is done by its next incarnation, with nobody to ask again.
+/// A request while the actor is down is done by its next incarnation, without being repeated.
 #[test]
 fn what_is_asked_of_the_tape_store_between_two_incarnations_is_done_by_the_next() {
     virtually(async {
@@ -202,7 +202,7 @@ fn equal_orders_are_one_and_at_most_sixteen_tapes_are_opened_at_once() {
         until("sixteen are being opened", || shared.orders.room.available_permits() == 0).await;
         // Shown while they wait, with what it is asked.
         assert_eq!(node().queue, 20);
-        // Whoever wants one of them too waits for the same.
+        // Other callers for one of them wait for the same.
         let more = tokio::spawn({
             let (shared, slot) = (shared.clone(), sessions[19].slot.clone());
             async move { shared.orders.open(&slot.id, Opening::Load).await }

@@ -1,4 +1,4 @@
-//! What could not be cleaned up at the start is told to the host and shown to its operator.
+//! What could not be cleaned up at the start is reported to the host and shown to its operator.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::tape::{Deleted, MemoryStore, TapeStore as _};
 async fn what_could_not_be_cleaned_up_is_told_and_shown_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     assert!(start(folder.path(), counts()).await.shutdown().await.is_empty());
-    // Somebody died over a deletion, and what he left cannot be removed as one.
+    // A process died during a deletion, and its remains cannot be removed as one.
     let left = folder.path().join("store/deleted/a.1");
     fs::create_dir(left.parent().unwrap()).unwrap();
     fs::write(&left, "no folder").unwrap();
@@ -37,8 +37,8 @@ async fn what_could_not_be_cleaned_up_is_told_and_shown_with_what_to_do() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// Whoever deleted the last fork was killed before the hidden session: over an engine of the host's, the next runtime
-/// finishes it.
+/// The deletion of the last fork was killed before the hidden session: over an engine of the host's, the next runtime finishes
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_that_was_cut_off_is_finished_over_an_engine_of_the_hosts() {
     let engine = MemoryStore::new();

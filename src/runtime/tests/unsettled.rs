@@ -1,5 +1,5 @@
-//! Who ends, stops or parks a session while a message is on its way to its tape: the sender is told what came of that, once the
-//! disk has answered.
+//! Who ends, stops or parks a session while a message is on its way to its tape: the sender gets the result, once the disk has
+//! answered.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ enum Ends {
 
 const ALL: [Ends; 3] = [Ends::Shutdown, Ends::Stop, Ends::Park];
 
-/// A message that was sent and is on its way to a disk that stands still, and a session that is taken away meanwhile.
+/// A sent message on its way to a stalled disk, and a session that is taken away meanwhile.
 struct Scene {
     disk: Arc<FakeDisk>,
     store: Store,
@@ -66,7 +66,7 @@ async fn scene(ends: Ends) -> Scene {
 }
 
 impl Scene {
-    /// Lets the disk go on, and gives what the sender was told and how often the tape has the message.
+    /// Releases the disk, and returns the sender's answer and how often the tape has the message.
     async fn go_on(self) -> (Result<Receipt, SendError>, usize) {
         self.disk.open_up();
         let told = timeout(SOON, self.sent).await.expect("the sender is told").unwrap();
@@ -78,13 +78,13 @@ impl Scene {
     }
 }
 
-/// Promise 1. Told that it was refused, a host would send it again under another id, and have it done twice.
+/// Promise 1. On a refusal, a host would send it again under another id, and it would be done twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_message_that_reaches_the_tape_is_acknowledged_though_its_session_is_taken_away() {
     for ends in ALL {
         let scene = scene(ends).await;
         assert!(!scene.sent.is_finished(), "{ends:?}: the disk has not answered yet");
-        // What comes now was taken up by nobody. A session that was stopped would be woken by it.
+        // A message that comes now was not taken yet. It would wake a stopped session.
         if ends != Ends::Stop {
             let late = scene.session.prompt("late").await;
             assert!(matches!(late, Err(SendError::Closed | SendError::Parked)), "{ends:?}: {late:?}");
@@ -94,7 +94,7 @@ async fn a_message_that_reaches_the_tape_is_acknowledged_though_its_session_is_t
     }
 }
 
-/// The side that must not happen: what the disk refused is not acknowledged, and the sender is told that nothing was recorded.
+/// The side that must not happen: what the disk refused is not acknowledged, and the sender learns that nothing was recorded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_message_that_the_disk_refuses_is_refused_in_the_words_of_what_took_its_session_away() {
     for ends in ALL {

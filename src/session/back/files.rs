@@ -1,7 +1,7 @@
 //! Puts files back together with a conversation: shows the plan, puts the files back, and records files and rollback as one entry.
 //!
 //! If the session refuses the rollback, the files are restored to what they were before. A file that cannot be restored is
-//! counted in [`RestoreError::Partly`]. The work runs in a task of its own, so dropping the future does not leave it half done.
+//! counted in [`RestoreError::Partly`]. The work runs in its own task, so dropping the future does not leave it half done.
 //!
 //! A change must keep the order: files first, then the entry, because a file can be refused, and an entry cannot be taken back.
 //! After [`SendError::Unsettled`] the files are left as the rollback wants them, because the tape may have the entry.
@@ -35,7 +35,7 @@ impl Session {
     /// Changes nothing.
     ///
     /// # Errors
-    /// As [`Session::rollback`]; [`BranchError::Files`] where the workspace cannot be read.
+    /// As [`Session::rollback`]; [`BranchError::Files`] if the workspace cannot be read.
     pub async fn plan_rollback(&self, to: impl Into<RollbackTarget>) -> Result<RollbackPlan, BranchError> {
         let (_, back) = self.way_back(to.into()).await?;
         let files = self.changes(back.to).await?;
@@ -51,7 +51,7 @@ impl Session {
         how: Restore,
     ) -> Result<Rollback, BranchError> {
         let session = self.clone();
-        // A task of its own: a caller that drops the future does not leave the work half done.
+        // A separate task: a caller that drops the future does not leave the work half done.
         let work = async move { session.put_back_and_record(back, summary, how).await };
         self.shared
             .tasks
@@ -69,7 +69,7 @@ impl Session {
         let tools = self.shared.toolbox.files().ok_or(RestoreError::NoFiles)?;
         let (done, bench) = self.put_back(back.to, tools, how).await?;
         if how == Restore::Whole && !done.refused.is_empty() {
-            // A file failed on the way: the disk is full, or somebody wrote the file at that moment.
+            // A file failed on the way: the disk is full, or the file was written at that moment.
             let left = self.put_forth(&done, back.from, bench).await;
             return Err(RestoreError::Partly { files: done, left }.into());
         }
@@ -96,7 +96,7 @@ impl Session {
         let Ok(forth) = forth else { return done.files.len() };
         let left = forth.refused.len();
         for files in [done.clone(), Arc::new(forth)] {
-            // If this cannot be recorded, the notes beside the tape still have it.
+            // If this cannot be recorded, the notes next to the tape still have it.
             drop(self.ask(RecordRestored { files }).await);
         }
         left

@@ -1,12 +1,12 @@
-//! Where a fork stands: makes it at a point, finds it made, or mends it.
+//! Puts a fork at a point: makes it, finds it made, or repairs it.
 //!
-//! A tape can be forked only where an append (entries that it takes together) ends. For a point inside of one, the fork is made at
-//! the end before the point, if nothing was said in between. Otherwise it is made at the end behind the point. There it goes back
-//! to the point, which is an entry of its own, unless nothing was said in between or a call had no result at the point. A maker
+//! A tape can be forked only where an append (entries that it takes together) ends. For a point inside of one, the fork is made
+//! at the end before the point, if nothing was said in between. Otherwise it is made at the end after the point. There it goes
+//! back to the point, which is a separate entry, unless nothing was said in between or a call had no result at the point. A maker
 //! that dies before this entry leaves a fork that has done nothing yet: the same call takes it back.
 //!
-//! A change must keep this: the same point gives the same place each time, so that a repeated call finds its fork; and a fork that
-//! was there before the call is never deleted.
+//! A change must keep this: the same point leads to the same place each time, so that a repeated call finds its fork; and a fork
+//! that existed before the call is never deleted.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// Makes the session `fork`, which goes on from a point of another session; the other session may be open in any process. A fork of
-/// this name that stands at this point already is left as it is. Blocks on the disk; see
+/// Makes the session `fork`, which continues from a point of another session; the other session may be open in any process. A
+/// fork of this name that is at this point already is left as it is. Blocks on the disk; see
 /// [`Session::fork_as`](crate::Session::fork_as).
 ///
 /// # Errors
@@ -45,7 +45,7 @@ pub(super) enum Made {
     Before,
 }
 
-/// Has a fork stand at a point: makes it, finds it, or mends one that was not yet taken back to its point.
+/// Puts a fork at a point: makes it, finds it, or repairs one that was not yet taken back to its point.
 pub(super) fn stand(
     store: &dyn TapeStore,
     session: &SessionId,
@@ -94,7 +94,7 @@ pub(super) fn stand(
     }
 }
 
-/// Makes a fork at an entry that ends an append, unless this very fork is there.
+/// Makes a fork at an entry that ends an append, unless this very fork exists.
 fn make_once(
     store: &dyn TapeStore,
     session: &SessionId,
@@ -121,7 +121,7 @@ pub(super) fn is_fork_of(
     }
     let summary = store.summary(fork)?;
     if summary.seq == Seq::ZERO {
-        // Somebody has it and has not written its first entry yet.
+        // Another owner has it and has not written its first entry yet.
         return Err(TapeError::Busy { waiting: 1 });
     }
     let Some(forked) = summary.from else { return Ok(false) };
@@ -131,10 +131,10 @@ pub(super) fn is_fork_of(
     }
 }
 
-/// Where a fork that was made at `entry` went first; `None` where it has done nothing at all yet.
+/// Where a fork that was made at `entry` went first; `None` if it has done nothing at all yet.
 ///
 /// # Errors
-/// [`TapeError::Exists`] where it has done something else.
+/// [`TapeError::Exists`] if it has done something else.
 fn went_back(store: &dyn TapeStore, fork: &SessionId, entry: Seq) -> Result<Option<Seq>, BranchError> {
     let own = taped::entries(fork, &store.read(fork, entry)?)?;
     let mut own = own.iter().skip_while(|entry| matches!(entry.record, Record::Forked(_) | Record::Imported(_)));
@@ -162,7 +162,7 @@ pub(super) fn state_at(store: &dyn TapeStore, session: &SessionId, seq: Seq) -> 
     taped::state(session, &store.read_to(session, seq)?.entries)
 }
 
-/// Writes the first entry of a fork's own: the fork goes back to the point. Nobody has the fork open yet.
+/// Writes the fork's own first entry: the fork goes back to the point. The fork is not open anywhere yet.
 fn go_back(store: &dyn TapeStore, fork: &SessionId, point: Seq, now: Millis) -> Result<(), BranchError> {
     let claimed = Claimed::of(store, fork)?;
     let back = look(store, fork, &claimed.state, &RollbackTarget::Point(Point::At(point)))?;

@@ -1,7 +1,7 @@
 //! Carries out the actions of a supervisor's planner: starts and stops children, sets timers, replies to calls, and reports how
 //! children ended.
 //!
-//! Every action returns at once: starts, stops and timers are tasks, and what comes of them is a message to the driver. Each such
+//! Every action returns at once: starts, stops and timers are tasks, and their result is a message to the driver. Each such
 //! message carries the generation (the number) of its start or timer, so the planner ignores one that comes late.
 //!
 //! A change must not wait here, because the driver answers questions at any moment, and must not start or stop a child without an
@@ -43,7 +43,7 @@ impl Driver {
         self.on(Event::Child(id.clone(), generation, what.clone()), cx);
         match what {
             ChildEvent::Started(_) => {
-                // A child that was told to stop meanwhile does not count as started.
+                // A child that was stopped meanwhile does not count as started.
                 if let Some(view) = self.planner.view(&id).filter(|view| view.status == Status::Running) {
                     self.tell(&id, Happening::Started { incarnation: view.incarnation });
                 }
@@ -123,7 +123,7 @@ impl Driver {
                 Action::Booted => {
                     cx.node().set_status(Status::Running);
                     if let Some(ready) = self.ready.take() {
-                        // A root's start may have been given up.
+                        // A root's start may have been dropped.
                         let _ = ready.send(Ok(()));
                     }
                 }
@@ -147,7 +147,7 @@ impl Driver {
         };
         let (name, node) = (id.clone(), place.shown.0.clone());
         let tell = move |child_event| {
-            // If the driver is gone, its children are being killed, and nobody needs the event.
+            // If the driver is gone, its children are being killed, and the event is not needed.
             let _ = mailbox.send(Msg::Child(name.clone(), generation, child_event));
         };
         let Some(start) = start else {
@@ -179,7 +179,7 @@ impl Driver {
         let (mailbox, id) = (mailbox.clone(), id.clone());
         self.tasks.spawn(async move {
             if !monitor::stop(stage, cancel, shutdown).await {
-                // If the driver is gone, nobody needs the event.
+                // If the driver is gone, the event is not needed.
                 let _ = mailbox.send(Msg::Child(id, generation, ChildEvent::Unkillable));
             }
         });

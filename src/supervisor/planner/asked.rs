@@ -1,12 +1,12 @@
 //! How the planner handles administrative calls about one child: start, terminate, restart, recycle, delete, park and unpark.
 //!
 //! A change must keep three rules.
-//! - A call gets exactly one reply, because its caller waits for it: at once, or when the child has reached the state that was
-//!   asked for, has failed to start, or can no longer reach that state.
+//! - A call gets exactly one reply, because its caller waits for it: at once, or when the child has reached the requested state,
+//!   has failed to start, or can no longer reach that state.
 //! - A stop that a call asked for counts against no restart budget, and neither does a failed start of a child that is marked
 //!   [`ByHand`]. A failed start after a recycle or an unpark is handled like any other, unless that mark is still set.
-//! - A supervisor that goes down takes only terminate and delete, because no child may start then; one that has exited takes no
-//!   call (`planner.rs`).
+//! - A supervisor that goes down takes only terminate and delete, because no child may start then; after its exit it takes no call
+//!   (`planner.rs`).
 
 use crate::supervisor::{
     admin::{AdminError, Done},
@@ -61,7 +61,7 @@ impl Planner {
             (Admin::Unpark, Status::Parked) => self.start_by_hand(call, key, None),
             (Admin::Unpark, _) => return Err(AdminError::NotParked),
             (_, Status::Unkillable) => return Err(AdminError::Unkillable),
-            // Recycling stops the child and starts it again. This is no crash and does not count as one.
+            // Recycling stops the child and starts it again. This is not a crash and does not count as one.
             (Admin::Recycle, Status::Running | Status::Starting) => self.edit(key, |child| {
                 child.recycle = true;
                 child.waiting.push((call, Wait::Up));
@@ -119,7 +119,7 @@ impl Planner {
         });
     }
 
-    /// Lets a child that does not run start again. Its own restart window and its back-off begin anew; the supervisor's window does
+    /// Lets a child that does not run start again. Its own restart window and its backoff are reset; the supervisor's window is
     /// not.
     pub(super) fn start_anew(&mut self, key: Key) {
         self.cancel_timer(key);

@@ -22,14 +22,14 @@ pub(super) enum Wait {
 }
 
 /// Marks a start by hand (`start_child` or `restart_child`) until the child is up or is stopped by hand. If this start fails, the
-/// caller is told; the failure is reported but counts against no restart budget, and the start is not repeated.
+/// caller gets the error; the failure is reported but counts against no restart budget, and the start is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByHand {
     Add,
     Restart,
 }
 
-/// Why a child is parked. After crashes the planner may unpark it by itself; parked by hand, it waits for a call.
+/// Why a child is parked. After crashes the planner may unpark it; parked by hand, it waits for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Park {
     Exhausted,
@@ -49,7 +49,7 @@ pub(super) struct Child {
     /// Whether the child is forgotten as soon as it is stopped and should not run.
     pub(super) forget: bool,
     pub(super) status: Status,
-    /// Whether a timer runs that ends its back-off or its parking.
+    /// Whether a timer runs that ends its backoff or its parking.
     pub(super) timed: bool,
     /// The generation of its newest start or timer.
     pub(super) generation: Generation,
@@ -63,7 +63,7 @@ pub(super) struct Child {
     pub(super) window: Window,
     /// Restarts after ends and failed starts that count as crashes, in all.
     pub(super) restarts: u64,
-    /// Restarts since the last run that was long enough to reset the back-off, or since it was started by hand or unparked.
+    /// Restarts since the last run that was long enough to reset the backoff, or since it was started by hand or unparked.
     pub(super) attempt: u32,
     /// When it last came up, on the planner's time.
     pub(super) started_at: Duration,

@@ -56,7 +56,7 @@ impl Planner {
                 ChildEvent::Exited(reason),
                 Status::Starting | Status::Running | Status::Stopping | Status::Unkillable,
             ) => self.exited(key, reason),
-            // A supervisor may also end by itself and leave children behind; then nobody asked it to stop.
+            // A supervisor may also end unasked and leave children behind.
             (ChildEvent::Unkillable, Status::Starting | Status::Running | Status::Stopping) => self.unkillable(key),
             (ChildEvent::Due, _) if child.timed => self.due(key),
             _ => {}
@@ -209,8 +209,8 @@ impl Planner {
         self.go_down(reason);
     }
 
-    /// Marks the siblings that the strategy restarts together with `fallen`: those that run are stopped first (temporary ones for
-    /// good), and those in back-off wait no longer.
+    /// Marks the siblings that the strategy restarts together with `fallen`: those that run are stopped first (temporary ones
+    /// permanently), and those in backoff wait no longer.
     fn pull_in_siblings(&mut self, fallen: Key) {
         let from = match self.rules.kind {
             Kind::Ordered(Strategy::OneForAll) => 0,

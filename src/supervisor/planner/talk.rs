@@ -1,9 +1,9 @@
 //! The protocol of a planner (the part of a supervisor that decides): the events that it takes, and the actions that it asks its
 //! driver (the part that acts) for. The tasks that wait for a child report in the same words ([`ChildEvent`]). Values only.
 //!
-//! [`Event::Child`] and the actions [`Action::Spawn`], [`Action::Stop`] and [`Action::Arm`] carry the [`Generation`] of the start
-//! or timer that they are about, so that a late event is recognised. The others carry none. A change must give the generation to
-//! every new event that such a task sends, else a late one would hit the next incarnation.
+//! [`Event::Child`] and the actions [`Action::Spawn`], [`Action::Stop`] and [`Action::Arm`] carry the [`Generation`] of their start
+//! or timer, so that a late event is recognized. The others carry none. A change must give the generation to every new event that
+//! such a task sends, else a late one would hit the next incarnation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -92,7 +92,7 @@ pub(crate) enum Action {
     Cancel {
         id: ChildId,
     },
-    /// The child is gone for good: forget its spec.
+    /// The child is gone permanently: forget its spec.
     Forget {
         id: ChildId,
     },
@@ -104,7 +104,7 @@ pub(crate) enum Action {
     Report {
         id: ChildId,
         reason: ExitReason,
-        /// The phase in which it ended, if a crash report is to be made; `None` for an end that was asked for or expected.
+        /// The phase in which it ended, if a crash report is due; `None` for an end that was asked for or expected.
         crash: Option<Context>,
         decision: Decision,
         /// How many crashes are in the restart window, with this one; 0 if it does not count as one.

@@ -1,4 +1,4 @@
-//! The planner alone: tables in a world that does what it is told, and a random world that does not.
+//! The planner alone: tables in an obedient world, and a random world that is not.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod random;
@@ -22,7 +22,7 @@ fn significant(restart: Restart) -> Policy {
     Policy { significant: true, ..policy(restart) }
 }
 
-/// A planner whose starts succeed and whose stops are obeyed, at once, unless told otherwise.
+/// A planner whose starts succeed and whose stops are obeyed, at once, unless set otherwise.
 struct Sim {
     planner: Planner,
     now: Duration,

@@ -1,4 +1,4 @@
-//! The checks of rules and of single children; [`BadSpec`] says why one is refused. Checks across children stand in `spec.rs`,
+//! The checks of rules and of single children; [`BadSpec`] says why one is refused. Checks across children are in `spec.rs`,
 //! those against the running supervisor in `planner/asked.rs` (a child is added) and `planner/happened.rs` (the rules change).
 //!
 //! Functions of values. A spec is checked before its supervisor starts, a child when it is added, and new rules before any of them
@@ -50,7 +50,7 @@ pub enum BadSpec {
     /// A window of no length.
     #[error("the period of an intensity is zero")]
     ZeroPeriod,
-    /// An id that cannot stand in a path of the tree.
+    /// An id that cannot be part of a path of the tree.
     #[error("the id {id:?} is empty, or has a slash or a control character in it", id = id.as_str())]
     BadId {
         /// The id.
@@ -62,14 +62,14 @@ pub enum BadSpec {
         /// The id that occurs twice.
         id: ChildId,
     },
-    /// A permanent child never ends for good, so nothing can follow from its end.
+    /// A permanent child never ends permanently, so nothing can follow from its end.
     #[error("the permanent child {id:?} cannot be significant", id = id.as_str())]
     SignificantPermanent {
         /// The child.
         id: ChildId,
     },
     /// A significant child under a supervisor that does not end with its significant children.
-    #[error("the child {id:?} is significant, but its supervisor never shuts down by itself", id = id.as_str())]
+    #[error("the child {id:?} is significant, but its supervisor never shuts down automatically", id = id.as_str())]
     SignificantWithoutAutoShutdown {
         /// The child.
         id: ChildId,
@@ -78,12 +78,12 @@ pub enum BadSpec {
     #[error("a dynamic supervisor cannot shut down with its significant children")]
     AutoShutdownOfDynamic,
     /// A group intensity or a time to unpark, where no child is parked after crashes.
-    #[error("a group intensity and a time to unpark mean something only where exhausted children are parked")]
+    #[error("a group intensity and a time to unpark apply only if exhausted children are parked")]
     NothingParks,
     /// A live change from ordered to dynamic, or back.
     #[error("an ordered supervisor cannot become a dynamic one, nor a dynamic one an ordered one")]
     KindChanged,
-    /// An ordered supervisor that is to park children after too many crashes: its children may depend on each other.
+    /// An ordered supervisor set to park children after too many crashes: its children may depend on each other.
     #[error("only a dynamic supervisor can park its children")]
     ParkInOrdered,
 }

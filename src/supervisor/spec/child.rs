@@ -1,8 +1,7 @@
 //! [`ChildSpec`]: the spec of one child: its id, how to start it, how to stop it, and what to do when it ends.
-//!
-//! A value that starts nothing by itself. The start is called again for each incarnation (each start of the child), so it must be
-//! repeatable, unless the child is temporary. Beside its id, [`Policy`] is all that the planner (the part of a supervisor that
-//! decides) knows of a child's spec.
+//! A value that starts nothing. The start is called again for each incarnation (each start of the child), so it must be
+//! repeatable, unless the child is temporary. Besides its id, [`Policy`] is all that the planner (the part of a supervisor that
+//! decides) sees of a child's spec.
 //!
 //! A change must keep `workers` complete: a next incarnation waits until these tasks are gone (up to their limit, if they have
 //! one). A child that starts tasks beside its actor must put them there, or a second copy runs beside the first.
@@ -71,7 +70,7 @@ impl ChildSpec {
     /// It is called again for each incarnation. Returning `Ok` is a normal end, `Err` and a panic are abnormal ones.
     /// When [`ChildContext::stopping`] resolves it should return soon; after its shutdown time it is dropped at its next
     /// await. The child counts as started at once; for a child that has to get ready first, use [`ChildSpec::with_start`].
-    /// Defaults: permanent, 5 s to shut down, 30 s to start, no back-off of its own.
+    /// Defaults: permanent, 5 s to shut down, 30 s to start, no backoff.
     pub fn new<F, Fut>(id: impl Into<ChildId>, run: F) -> ChildSpec
     where
         F: Fn(ChildContext) -> Fut + Send + Sync + 'static,
@@ -91,7 +90,7 @@ impl ChildSpec {
         })
     }
 
-    /// A child that is an async function of the host with a start of its own. When `start` has returned, the next child starts and
+    /// A child that is an async function of the host with a separate start. When `start` has returned, the next child starts and
     /// the starter is answered. The start has failed if `start` returns `Err`, panics, or takes longer than the start timeout.
     ///
     /// ```
@@ -166,7 +165,7 @@ impl ChildSpec {
         self
     }
 
-    /// If it ends by itself, its supervisor may end, see [`AutoShutdown`](crate::supervisor::AutoShutdown).
+    /// If it ends on its own, its supervisor may end, see [`AutoShutdown`](crate::supervisor::AutoShutdown).
     #[must_use]
     pub fn significant(mut self) -> ChildSpec {
         self.policy.significant = true;
@@ -187,7 +186,7 @@ impl ChildSpec {
         self
     }
 
-    /// How long its start may take before it is given up; `None` waits for ever. 30 s by default, and `None` for a supervisor.
+    /// How long its start may take before it is cancelled; `None` waits for ever. 30 s by default, and `None` for a supervisor.
     #[must_use]
     pub fn start_timeout(mut self, limit: Option<Duration>) -> ChildSpec {
         self.start_timeout = limit;
@@ -196,14 +195,14 @@ impl ChildSpec {
 
     /// The child's workers: a next incarnation waits for their end.
     ///
-    /// They may take this long after the child's own end. If some are left then, the next incarnation starts all the same; if the
-    /// child had come up, the tree's watchers are told how many are left.
+    /// They may take this long after the child's own end. If some are left then, the next incarnation still starts; if the child
+    /// had come up, the tree's watchers see how many are left.
     pub(crate) fn workers(mut self, tasks: TaskTracker, wait: Duration) -> ChildSpec {
         self.workers = Some(Workers { tasks, wait: Some(wait) });
         self
     }
 
-    /// A child that is a supervisor with children of its own, and the handle to it.
+    /// A child that is a supervisor with its own children, and the handle to it.
     ///
     /// Defaults: permanent, without a limit for its start and for its shutdown.
     pub fn supervisor(spec: SupervisorSpec) -> Result<(ChildSpec, SupervisorHandle), BadSpec> {

@@ -10,12 +10,12 @@ use serde::Serialize;
 /// Which of its children a supervisor restarts when one ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Only the one that ended.
+    /// Only the child that ended.
     #[default]
     OneForOne,
     /// All of them: the others are stopped in reverse order, then all are started in order.
     OneForAll,
-    /// The one that ended, and those that were started after it.
+    /// The child that ended, and those that were started after it.
     RestForOne,
 }
 
@@ -31,7 +31,7 @@ pub enum Restart {
     Temporary,
 }
 
-/// How a child that is up is stopped. A start that is still under way is cancelled, whatever the setting.
+/// How a child that is up is stopped. A start that is still under way is cancelled under every setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// At once, without a chance to clean up.
@@ -55,12 +55,12 @@ pub enum OnExhausted {
     /// The supervisor stops its children and ends itself; its own parent decides.
     #[default]
     Escalate,
-    /// That child is kept stopped until somebody unparks it, or the time of `SupervisorSpec::park_for` is over; its siblings live
-    /// on. Only for dynamic supervisors.
+    /// That child is kept stopped until it is unparked, or the time of `SupervisorSpec::park_for` is over; its siblings live on.
+    /// Only for dynamic supervisors.
     Park,
 }
 
-/// Whether a supervisor ends when its significant children have ended by themselves.
+/// Whether a supervisor ends when its significant children have ended on their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoShutdown {
     /// It does not.
@@ -76,7 +76,7 @@ pub enum AutoShutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildKind {
-    /// It has children of its own.
+    /// It has children.
     Supervisor,
     /// It does work.
     Worker,

@@ -111,7 +111,7 @@ async fn otp_23_rules_that_cannot_be_are_refused_and_the_error_names_the_rule() 
     assert_eq!(refusal(one_for_one().on_exhausted(OnExhausted::Park)).await, BadSpec::ParkInOrdered);
     assert_eq!(refusal(dynamic().group_intensity(at_most(1))).await, BadSpec::NothingParks);
     assert_eq!(refusal(one_for_one().park_for(SECOND)).await, BadSpec::NothingParks);
-    // The same for a supervisor that is to be a child.
+    // The same for a supervisor as a child.
     assert_eq!(ChildSpec::supervisor(one_for_one().intensity(zero)).unwrap_err(), BadSpec::ZeroPeriod);
 }
 

@@ -77,7 +77,7 @@ async fn invariant_08_inspection_answers_during_a_start_a_storm_and_a_shutdown()
     assert!(lab.registry.snapshot().is_empty());
 }
 
-/// The start of a child; when that is given up, it looks whether the child is in the tree.
+/// The start of a child; on its cancellation, it checks whether the child is in the tree.
 struct Reader(Registry, std::sync::mpsc::Sender<bool>);
 
 impl Drop for Reader {
@@ -86,7 +86,7 @@ impl Drop for Reader {
     }
 }
 
-/// Whoever put a session to sleep hears of it so, and then looks at the tree.
+/// This is how the caller of a sleep learns of it, and then reads the tree.
 #[tokio::test(start_paused = true)]
 async fn who_hears_that_a_place_was_given_up_finds_its_child_in_the_tree_no_more() {
     let lab = Lab::start(park_after(0)).await;
@@ -196,8 +196,8 @@ async fn invariant_33_a_watch_on_a_dead_or_unknown_node_answers_at_once() {
     lab.end().await;
 }
 
-/// A watch tells the whole story of its node and of no other; the watch of all ends with the tree; one that sleeps is told how much
-/// it missed.
+/// A watch tells the whole story of its node and of no other; the watch of all ends with the tree; a slow one learns how much it
+/// missed.
 #[tokio::test(start_paused = true)]
 async fn a_watch_tells_what_happens_to_its_node_and_the_watch_of_all_ends_with_the_tree() {
     let lab = Lab::start(park_after(1)).await;

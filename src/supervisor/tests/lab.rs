@@ -1,4 +1,4 @@
-//! A supervisor with children that do as they are told, and a diary of what they did.
+//! A supervisor with obedient children, and a diary of what they did.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use crate::supervisor::{
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// What a child can be told.
+/// The orders for a child.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
     Return,
@@ -66,7 +66,7 @@ impl Drop for Alive {
 }
 
 impl Children {
-    /// A host's function that runs until it is told otherwise, and ends `linger` after it was asked to stop.
+    /// A host's function that runs until its order, and ends `linger` after it was asked to stop.
     pub(super) fn spec(&self, id: &str, restart: Restart, linger: Duration) -> ChildSpec {
         let (all, name) = (self.clone(), id.to_owned());
         ChildSpec::new(id, move |cx| {
@@ -94,7 +94,7 @@ impl Children {
         .restart(restart)
     }
 
-    /// An actor of the crate's own that does to itself what it is told. Its starts do what [`Children::begins`] says.
+    /// An actor of the crate that does to itself what it is ordered. Its starts do what [`Children::begins`] says.
     pub(super) fn puppet(&self, id: &str, restart: Restart) -> ChildSpec {
         self.slow_puppet(id, restart, Duration::ZERO)
     }
@@ -302,7 +302,7 @@ impl Lab {
         panic!("{id} never got there: {last:?}");
     }
 
-    /// The supervisor has ended by itself: for too many restarts, with all its children.
+    /// The supervisor has ended on its own: for too many restarts, with all its children.
     pub(super) async fn escalated(self) {
         let down = self.sup.ended().await;
         let ExitReason::Shutdown(text) = &down.reason else { panic!("{down:?}") };
@@ -327,7 +327,7 @@ pub(super) async fn settle() {
     }
 }
 
-/// Waits until nothing happens any more without time going by: the paused clock goes on only when every task waits.
+/// Waits until nothing happens any more without time going by: the paused clock moves only when every task waits.
 pub(super) async fn quiet() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

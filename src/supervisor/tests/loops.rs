@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::*;
 
-/// A child that holds something large, and a look at whether anybody still does.
+/// A child that holds something large, and a check whether it is still held.
 fn holding(id: &str, restart: Restart) -> (ChildSpec, Weak<Vec<u8>>) {
     let large = Arc::new(vec![0; 1 << 20]);
     let held = Arc::downgrade(&large);

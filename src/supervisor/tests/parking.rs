@@ -44,7 +44,7 @@ async fn a_child_parked_by_hand_stays_down_until_it_is_unparked() {
     assert_eq!(lab.sup.park("a").await, Ok(Done::Ok));
     assert_eq!(lab.info("a").await.status, Status::Parked);
     assert_eq!(lab.children.alive(), 0);
-    // It is not the one that tries again by itself.
+    // It is not the one that retries automatically.
     tokio::time::sleep(600 * SECOND).await;
     assert_eq!(lab.list().await, "a:parked");
     assert_eq!(lab.sup.unpark("a").await, Ok(Done::Started));
@@ -106,7 +106,7 @@ async fn invariant_13_one_poison_child_parks_alone_and_a_common_cause_ends_the_g
     for id in ids {
         lab.put(id, Restart::Transient).await;
     }
-    // Poison: parked, unparked, parked again, ten crashes and more, and nobody else notices.
+    // Poison: parked, unparked, parked again, ten crashes and more, and no other child notices.
     for _ in 0..4 {
         for _ in 0..3 {
             lab.order("a", Order::Fail).await;
@@ -124,7 +124,7 @@ async fn invariant_13_one_poison_child_parks_alone_and_a_common_cause_ends_the_g
     assert_eq!(crashes.last().unwrap().decision, Decision::Escalate);
     lab.escalated().await;
 
-    // The same four, but spread over a longer time than the window, are no common cause.
+    // The same four, but spread over a longer time than the window, are not a common cause.
     let lab = Lab::start(spec()).await;
     for id in ids {
         lab.put(id, Restart::Transient).await;

@@ -1,4 +1,4 @@
-//! What ractor alone would get wrong, and what must hold whatever a child does.
+//! What ractor alone would get wrong, and what must hold for any child.
 
 use std::sync::{Arc, Mutex, mpsc as blocking};
 
@@ -92,7 +92,7 @@ async fn two_trees_with_the_same_ids_do_not_see_each_other() {
     other.end().await;
 }
 
-/// An actor that does to itself what it is told, with a worker task beside it.
+/// An actor that does to itself what it is ordered, with a worker task next to it.
 struct Puppet {
     log: Arc<Mutex<Vec<&'static str>>>,
     mailbox: Arc<Mutex<Option<crate::supervisor::shell::Mailbox<Tell>>>>,
@@ -367,8 +367,8 @@ async fn children_of_a_killed_supervisor_are_gone_before_its_next_incarnation() 
     lab.end().await;
 }
 
-/// Whoever waits for the end of a supervisor hears of it, also if the tokio runtime ends between the end of the supervisor's actor
-/// and that of its children.
+/// A caller that waits for the end of a supervisor learns of it, also if the tokio runtime ends between the end of the
+/// supervisor's actor and that of its children.
 #[test]
 fn a_runtime_that_ends_before_the_children_of_a_killed_supervisor_tells_those_who_wait() {
     let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();

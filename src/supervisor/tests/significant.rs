@@ -19,7 +19,7 @@ async fn with(spec: SupervisorSpec, children: &[(&str, Restart, bool)]) -> Lab {
     lab
 }
 
-/// The supervisor has ended by itself.
+/// The supervisor has ended on its own.
 async fn is_down(lab: Lab) {
     assert_eq!(lab.sup.ended().await.reason, ExitReason::Shutdown("significant children ended".into()));
     lab.end().await;

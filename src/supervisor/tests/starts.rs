@@ -92,7 +92,7 @@ async fn refused(beginning: Beginning) -> String {
     error.to_string()
 }
 
-/// What in Erlang is a rubbish return value is here a payload that is no message: types allow nothing else.
+/// What in Erlang is a rubbish return value is here a payload that is not a message: types allow nothing else.
 #[tokio::test(start_paused = true)]
 async fn otp_08_a_start_that_gives_rubbish_is_a_start_error() {
     let text = refused(Beginning::Throws).await;

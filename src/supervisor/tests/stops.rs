@@ -80,7 +80,7 @@ async fn otp_44_dynamic_children_are_stopped_side_by_side_and_the_slowest_is_kil
     assert_eq!(ends.last().unwrap(), "late killed");
     assert_eq!(ends.iter().filter(|end| end.ends_with(" shutdown: shutdown")).count(), 20);
     lab.end().await;
-    // On the paused clock this is exact, whatever the machine does.
+    // On the paused clock this is exact on any machine.
     assert!((4 * SECOND..5 * SECOND).contains(&began.elapsed()), "{:?}", began.elapsed());
 }
 
@@ -90,7 +90,7 @@ async fn otp_49_a_child_that_cuts_its_link_hangs_nobody() {
         let lab = Lab::start(one_for_one()).await;
         lab.put("a", Restart::Transient).await;
         lab.order("a", Order::Unlink).await;
-        // A later end by itself is seen as well as one that is asked for.
+        // A later unasked end is seen as well as a requested one.
         lab.order("a", order).await;
         assert_eq!(lab.sup.terminate_child("a").await, Ok(Done::Ok));
         assert_eq!(lab.list().await, "a:stopped");

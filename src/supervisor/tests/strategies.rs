@@ -12,7 +12,7 @@ async fn with(spec: SupervisorSpec, ids: &[&str]) -> Lab {
     lab
 }
 
-/// The first so many starts of a puppet that was told to fail do; then it works again. Counted by the diary.
+/// The first starts of a puppet set to fail do fail; then it works again. Counted by the diary.
 async fn failing_once(lab: &Lab, id: &str) {
     let (children, name) = (lab.children.clone(), id.to_owned());
     lab.children.begins(id, Beginning::Fails);
@@ -244,7 +244,7 @@ async fn otp_76_a_boot_that_fails_deep_in_the_tree_is_unwound_and_its_error_carr
     assert_eq!(told, ["root/middle/deep/c", "root/middle/deep", "root/middle"]);
 }
 
-/// A child that was up, crashes and cannot come up again while a later one is still starting: that is no failed boot.
+/// A child that was up, crashes and cannot come up again while a later one is still starting: that is not a failed boot.
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_fails_during_the_boot_is_tried_again() {
     let children = Children::default();

@@ -37,7 +37,7 @@ pub(in crate::tape) struct Replayed {
 
 /// Writes the records of a dead owner's log into the session files, marks these sessions as open, and deletes the log. A session
 /// that fails keeps the log; all other sessions are replayed. The caller holds the lock on `owners/`. Only a session whose claim
-/// still names the dead owner is written: one that was given back was synced then, and may be another owner's now.
+/// still names the dead owner is written: a released session was synced then, and may be another owner's now.
 pub(in crate::tape) fn replay(disk: &dyn Disk, layout: &Layout, owner: &str) -> Result<Replayed, TapeError> {
     let path = layout.commit_log(owner);
     let mut replayed = Replayed::default();
@@ -94,8 +94,8 @@ pub(super) fn by_session(bytes: &[u8]) -> BTreeMap<SessionId, BTreeMap<String, V
     sessions
 }
 
-/// Writes the records of one file into it and syncs it. Bytes that are there already are written all the same: after a failed
-/// sync the system may have them and the disk not.
+/// Writes the records of one file into it and syncs it. Bytes that the file already has are still written: after a failed sync
+/// the system may have them and the disk not.
 pub(super) fn replay_file(
     disk: &dyn Disk,
     path: &Path,
@@ -132,7 +132,7 @@ pub(super) fn replay_file(
     sync_file(disk, path)
 }
 
-/// The version that the header of a log names; `None` where there is no whole header, as in a log that was not used yet.
+/// The version that the header of a log names; `None` without a whole header, as in an unused log.
 fn version(bytes: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Version {
@@ -142,7 +142,7 @@ fn version(bytes: &[u8]) -> Option<u64> {
     serde_json::from_slice(&bytes[..end]).ok().map(|Version { tamtam_commit_log }| tamtam_commit_log)
 }
 
-/// The records of a log, up to the first bytes that are no sound record.
+/// The records of a log, up to the first bytes that are not a sound record.
 fn records(bytes: &[u8]) -> Vec<Placed<'_>> {
     let mut found = Vec::new();
     let Some(header) = memchr::memchr(b'\n', bytes).map(|end| &bytes[..=end]) else { return found };

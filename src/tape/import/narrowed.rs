@@ -1,8 +1,8 @@
 //! The `imported` entry: it takes the powers of a session that was brought in from a file, and leaves its words. Its powers are
-//! what it could do without asking anew: its rules and grants, its folders, its open work, its place under a parent.
+//! what it could do without asking again: its rules and grants, its folders, its open work, its place under a parent.
 //!
-//! The entry stands behind everything that came in. A fork from before the entry would not have it, so it is kept beside the tape
-//! as well, in a file called the mark (`sessions/<id>/imported`), and such a fork gets one like it as its second entry.
+//! The entry follows everything that came in. A fork from before the entry would not have it, so it is kept next to the tape as
+//! well, in a file called the mark (`sessions/<id>/imported`), and such a fork gets one like it as its second entry.
 //!
 //! Security rests on this. Entry and mark must be written and synced before the session is moved to `sessions/`, where it can be
 //! opened; the mark must stay as long as the session; and a mark that cannot be read must be an error, never "no mark".
@@ -21,13 +21,13 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// The kind of the entry, and the name of the mark's file beside the tape.
+/// The kind of the entry, and the name of the mark's file next to the tape.
 const IMPORTED: &str = "imported";
 
 /// The data of an `imported` entry: where a session came from, and where it works since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedFrom {
-    /// The session itself, whatever its entries called it.
+    /// The session itself, under any name in its entries.
     pub session: SessionId,
     /// The session's id in the file.
     pub from: SessionId,
@@ -46,10 +46,10 @@ impl ImportedFrom {
     }
 }
 
-/// The mark beside the tape. Stored format.
+/// The mark next to the tape. Stored format.
 #[derive(Serialize, Deserialize)]
 struct Mark {
-    /// The number of the entry on the tape. A fork from before it needs an entry of its own.
+    /// The number of the entry on the tape. A fork from before it needs its own entry.
     seq: Seq,
     imported: ImportedFrom,
 }
@@ -85,8 +85,8 @@ pub(super) fn mark(session: &Path, seq: Seq, imported: ImportedFrom) -> Result<(
     file.write_all(&text).and_then(|()| file.sync_all()).map_err(TapeError::io("write", &path))
 }
 
-/// The second entry of a fork that goes on from before its parent's `imported` entry; `said` is the parent's mark. `None` where the
-/// fork has that entry already.
+/// The second entry of a fork that continues from before its parent's `imported` entry; `said` is the parent's mark. `None` if
+/// the fork has that entry already.
 ///
 /// # Errors
 /// The mark cannot be read: without its entry, the fork would have the powers that were taken.

@@ -101,7 +101,7 @@ fn a_session_comes_in_as_it_went_out_beside_its_writer() {
     }
     assert!(exported(&reader, Spills::Taken) == file, "the order in time does not count");
     assert!(exported(&to, Spills::Taken) == file, "and goes out again the same");
-    // It goes on like any other.
+    // It continues like any other.
     let mut loaded = to.load(&id("s"), Arc::new(|_| {})).unwrap();
     settled(&to, loaded.tape.append(&[entry(8, "note", &json!({}))]));
     drop((tape, loaded));
@@ -174,7 +174,7 @@ fn hostile_files_are_refused_with_a_clear_word() {
     };
     for name in ["../../evil", "/etc", "001_../x", "x", "", "001_", "001_a/b", "001_.."] {
         let what = refused(&|header| header["anchors"][0]["name"] = name.into());
-        assert!(what.contains("names that no anchors have"), "{name}: {what}");
+        assert!(what.contains("an anchor with an invalid name"), "{name}: {what}");
     }
     // Numbers that none has here: they do not count on, are written otherwise, or have others before them.
     for name in [
@@ -189,11 +189,11 @@ fn hostile_files_are_refused_with_a_clear_word() {
         &format!("{}1_x", "0".repeat(200)),
     ] {
         let what = refused(&|header| header["anchors"][0]["name"] = name.into());
-        assert!(what.contains("names that no anchors have"), "{name}: {what}");
+        assert!(what.contains("an anchor with an invalid name"), "{name}: {what}");
     }
     for name in ["18446744073709551615_x", "1000000_x", "0002_x", "001_x"] {
         let what = refused(&|header| header["anchors"][1]["name"] = name.into());
-        assert!(what.contains("names that no anchors have"), "{name}: {what}");
+        assert!(what.contains("an anchor with an invalid name"), "{name}: {what}");
     }
     let empty = refused(&|header| {
         let piece = json!({"name": "003_empty", "bytes": 0, "hash": blake3::hash(b"").to_hex().to_string()});
@@ -202,10 +202,10 @@ fn hostile_files_are_refused_with_a_clear_word() {
     assert!(empty.contains("without a line"), "{empty}");
     for name in ["../evil.log", "/tmp/evil.log", ".log", "a", "a\0.log"] {
         let what = refused(&|header| header["spills"][0]["name"] = name.into());
-        assert!(what.contains("names that none has"), "{name}: {what}");
+        assert!(what.contains("have invalid names"), "{name}: {what}");
     }
     let backwards = refused(&|header| header["anchors"].as_array_mut().unwrap().reverse());
-    assert!(backwards.contains("names that no anchors have"), "{backwards}");
+    assert!(backwards.contains("an anchor with an invalid name"), "{backwards}");
     let id = refused(&|header| header["session"] = "../s".into());
     assert!(id.contains("not a session export"), "{id}");
     assert!(refused(&|header| header["session"] = "t".into()).contains("line 2: the line is of session s"));
@@ -257,7 +257,7 @@ fn what_a_killed_import_left_goes_with_the_next() {
     assert_eq!(names_in(&to.path().join("importing")).unwrap(), ["lock"]);
 }
 
-/// Goes on from entry 4, then 7, of the original: a fork, and a fork of it that has an anchor of its own.
+/// Continues from entry 4, then 7, of the original: a fork, and a fork of it that has its own anchor.
 fn forked(store: &Store) {
     drop(original(store));
     let note = |seq: u64| entry(seq, "note", &json!({"text": format!("fork {seq}")}));
@@ -277,7 +277,7 @@ fn forked(store: &Store) {
     assert!(store.settle(std::time::Duration::from_secs(30)));
 }
 
-/// BDD-TAPE-030: what comes in of a fork is the whole of it, needs nobody, opens as the fork did, and is gone on with.
+/// BDD-TAPE-030: what comes in of a fork is the whole of it, needs no other session, opens as the fork did, and is continued.
 #[test]
 fn a_fork_goes_out_with_all_that_it_has_from_its_parents() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -308,7 +308,7 @@ fn a_fork_goes_out_with_all_that_it_has_from_its_parents() {
             assert!(to.settle(std::time::Duration::from_secs(30)));
             assert_eq!(to.read(&id(&brought), Seq(last)).unwrap().len(), 1);
             assert!(to.verify(&id(&brought)).unwrap().is_empty());
-            // It is no fork of anybody here, and goes on being forked.
+            // It is not a fork of any session here, and can still be forked.
             let again = to.fork(&id(&brought), Some(Seq(last)), &id(&format!("of-{brought}")), Millis(1)).unwrap();
             assert_eq!((again.parent.as_str(), again.depth), (brought.as_str(), 1));
         }
@@ -316,7 +316,7 @@ fn a_fork_goes_out_with_all_that_it_has_from_its_parents() {
     assert!(to.verify_all().unwrap().is_empty());
 }
 
-/// Beside a parent that goes on, is damaged behind that place, or was deleted; and not where what it has is damaged.
+/// Next to a parent that continues, is damaged after that place, or was deleted; and not where what it has is damaged.
 #[test]
 fn what_is_behind_the_place_of_a_fork_does_not_concern_its_export() {
     let here = tempfile::tempdir().unwrap();
@@ -343,7 +343,7 @@ fn the_highest_number_of_an_anchor_that_comes_in_can_be_gone_on_from() {
     let (from, to) = (store(one.path()), store(other.path()));
     drop(original(&from));
     let mut file = exported(&from, Spills::Left);
-    // The line names its anchor, so both are changed, and sealed anew.
+    // The line names its anchor, so both are changed, and sealed again.
     file = renumbered(&file, "002_phase-1", "999999_phase-1");
     bring_in(&to, &file).unwrap();
     let mut loaded = to.load(&id("s"), Arc::new(|_| {})).unwrap();
@@ -391,7 +391,7 @@ fn renumbered(file: &[u8], anchor: &str, name: &str) -> Vec<u8> {
     whole
 }
 
-/// Whoever looks for an entry in a file knows one form of its line: another one is sound, and would be found by nobody.
+/// The search for an entry in a file knows one form of its line: another one is sound, and would never be found.
 #[test]
 fn lines_in_another_form_do_not_come_in() {
     let folder = tempfile::tempdir().unwrap();

@@ -57,16 +57,16 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> rusqlite::Resul
     change.execute("delete from labels where session = ?1", [session])
 }
 
-/// The labels after these entries of a session; `None` where they say nothing, so that they are as before.
+/// The labels after these entries of a session; `None` if they say nothing, so that they are as before.
 ///
 /// # Errors
-/// [`TapeError::Io`] where the fork's files, or a tape that it goes on from, cannot be read: the fork is then behind.
+/// [`TapeError::Io`] if the fork's files, or a tape that it continues from, cannot be read: the fork is then behind.
 pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[Entry]) -> Result<Option<Labels>, TapeError> {
     let said = newest_labels(entries);
     if said.is_some() || entries.first().and_then(Forked::of).is_none() {
         return Ok(said);
     }
-    // A fork that was brought in whole goes on from no session of this store: the entries before say its labels.
+    // A fork that was brought in whole continues from no session of this store: the entries before say its labels.
     let Some(from) = origin(layout, session, &layout.anchor_names(session)?)? else { return Ok(None) };
     match at_fork(layout, from) {
         Err(error @ TapeError::Io { .. }) => Err(error),
@@ -75,7 +75,7 @@ pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[Entry]) -> 
     }
 }
 
-/// The labels at the entry that a fork goes on from; no labels where the other tape has another entry there.
+/// The labels at the entry that a fork continues from; no labels if the other tape has another entry there.
 fn at_fork(layout: &Layout, mut from: Forked) -> Result<Labels, TapeError> {
     for _ in 0..=FORKS_OF_FORKS_MAX {
         let Some(at) = position(layout, &from.parent, from.seq)?.filter(|at| at.sum == from.sum) else { break };

@@ -1,8 +1,8 @@
 //! Reading the tapes into the index: each file from the byte where the index stopped.
 //!
 //! A session is read in pieces (8 MiB of a file, or one append that is larger), each in one transaction, so a crash leaves the
-//! index behind and never half-changed. The entries of a session go in in their order; the rest of a file behind a bad line, or
-//! behind a line of a later version, is passed over. A session whose files are not what was read before is read anew to its end,
+//! index behind and never half-changed. The entries of a session go in in their order; the rest of a file after a bad line, or
+//! after a line of a later version, is skipped. A session whose files are not what was read before is read again to its end,
 //! without a limit of time. A session whose files cannot be read is counted as behind, and the others are read on.
 //!
 //! A change must keep: the caller of [`pull_all`] or [`forget`] holds the lock on `index.lock`, because the index has one writer
@@ -47,7 +47,8 @@ pub(super) fn pull_all(
     }
     let behind = stale.each(until, |session| {
         fault!(layout.faults, "index.session", session.as_str());
-        // A session that is read anew is read to its end, without a limit of time: half-read, it would be taken for changed again.
+        // A session that is read again is read to its end, without a limit of time: half-read, it would be taken for changed
+        // again.
         let (mut until, mut reading) = (until, None);
         loop {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -107,8 +108,8 @@ struct Pulled {
     more_in: Option<String>,
 }
 
-/// Adds what is new in a session's files; `None` where they are not what was read before. `reading` is the anchor whose file
-/// was begun just now: a bad line in it is damage, and no sign of another file.
+/// Adds what is new in a session's files; `None` if they are not what was read before. `reading` is the anchor whose file was just
+/// begun: a bad line in it is damage, and not a sign of another file.
 fn pull_session(
     change: &Transaction<'_>,
     layout: &Layout,
@@ -164,7 +165,7 @@ fn add(
 ) -> Result<u64, Failed> {
     let (base, read, FileCursor { offset: end, seq, sum }) = (signed(piece.offset), &piece.decoded, piece.end());
     let (end, seq) = (signed(end), signed(seq.0));
-    // Where the file was not read to its end, it is looked at again.
+    // If the file was not read to its end, it is read again.
     let length = piece.is_last(length).map_or(end, signed);
     let file = match known_file {
         Some(known_file) => {
@@ -201,7 +202,7 @@ fn add(
             match newest.query_row([from, to], |row| row.get::<_, Option<i64>>(0))? {
                 None => break from,
                 Some(last) if last < to => break last + 1,
-                // More than a million entries of one millisecond: only a clock that stands still writes them.
+                // More than a million entries of one millisecond: only a stopped clock writes them.
                 Some(_) if moment < Millis(TIME_MAX / 2) => moment = Millis(moment.0 + 1),
                 Some(_) => moment = Millis(moment.0.min(TIME_MAX) - 1),
             }

@@ -45,19 +45,18 @@ pub enum Order {
 
 /// A search. A hit must meet every condition that is given.
 ///
-/// Words stand in any order: `disk full` finds entries with both. `"disk full"` finds the words one after the other, and
-/// `dis*` what begins so (at least two letters). Case and accents do not matter. In scripts without spaces between words each
-/// run of characters is found anywhere, also a single one. All other signs (`-`, `:`, …) mean nothing, and `AND` is a word as any
-/// other.
+/// Words are in any order: `disk full` finds entries with both. `"disk full"` finds the words one after the other, and `dis*`
+/// what begins so (at least two letters). Case and accents do not matter. In scripts without spaces between words each run of
+/// characters is found anywhere, also a single one. All other signs (`-`, `:`, …) mean nothing, and `AND` is an ordinary word.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// Words, "phrases" and prefixes*; may be empty where a session, a kind or an anchor narrows the search. At most 1,024 bytes
-    /// and 32 terms.
+    /// Words, "phrases" and prefixes*; may be empty if a session, a kind or an anchor narrows the search. At most 1,024 bytes and
+    /// 32 terms.
     pub words: String,
     /// Entries of this session only. Entries that a fork has from its parent are found in the parent.
     pub session: Option<SessionId>,
     /// Entries of sessions that have all of these labels now. Words, a session, a kind or an anchor must narrow the search too.
-    /// Every entry that meets those is looked at until the page is full, so labels of few sessions make a wide search slower.
+    /// Every entry that meets those is checked until the page is full, so labels of few sessions make a wide search slower.
     pub labels: Labels,
     /// Entries of these kinds only; of all kinds where empty. At most 32 kinds.
     pub kinds: Vec<String>,
@@ -75,8 +74,9 @@ pub struct Query {
     pub after: Option<Cursor>,
     /// Whether the entries come with the hits, whole.
     pub whole: bool,
-    /// The time to bring the index up to date before the search; a session that must be read anew may take longer. After a quarter
-    /// of it, a search that has a full page of hits returns them; [`Page::behind`](super::Page::behind) says what is missing.
+    /// The time to bring the index up to date before the search; a session that must be read again may take longer. After a
+    /// quarter of it, a search that has a full page of hits returns them; [`Page::behind`](super::Page::behind) says what is
+    /// missing.
     pub wait: Duration,
 }
 
@@ -101,8 +101,8 @@ impl Query {
     }
 }
 
-/// The end of a page, from which the next one goes on. It can be handed out as a text and taken back; it is valid for the same
-/// query alone.
+/// The end of a page, from which the next one continues. It can be sent as a text and read back; it is valid for the same query
+/// alone.
 ///
 /// Entries that are added meanwhile do not move the pages that follow, as long as these entries are newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,10 @@
-//! The tables of the index (the search database beside the tapes), and the ids of its rows.
+//! The tables of the index (the search database next to the tapes), and the ids of its rows.
 //!
 //! An entry's id is made from its time, so the order of ids is the order of time, and a range of time is a range of ids. Searches
 //! rest on that. It is exact up to a million entries of one millisecond; further ones get an id of a millisecond nearby.
-//!
-//! The tables are no stored format: change them freely, and raise [`VERSION`] each time, also when only the content of a column
-//! changes (other tokens, other keys in `text`). An older index is then deleted and made anew when it is opened to write; a newer
-//! one must be refused, because its tables are not known here.
+//! The tables are not a stored format: change them freely, and raise [`VERSION`] each time, also when only the content of a
+//! column changes (other tokens, other keys in `text`). An older index is then deleted and rebuilt when it is opened to write; a
+//! newer one must be refused, because its tables are not known here.
 
 use std::path::Path;
 
@@ -99,7 +98,7 @@ pub(super) const VERSION: i64 = 7;
 /// By how many bits an entry's time is shifted in its id: the low bits tell the entries of one millisecond apart.
 pub(super) const TIME_SHIFT: u32 = 20;
 
-/// The latest time that is told apart in ids, in the year 2248.
+/// The latest time that ids can distinguish, in the year 2248.
 pub(super) const TIME_MAX: u64 = (1 << (63 - TIME_SHIFT)) - 1;
 
 /// The first id that an entry of this time may have.
@@ -112,13 +111,13 @@ pub(super) fn last_id_at(time: Millis) -> i64 {
     first_id_at(time) | ((1 << TIME_SHIFT) - 1)
 }
 
-/// The search token of a session, a kind or an anchor: an entry is found by it as by a word.
+/// The search token of a session, a kind or an anchor: a search finds an entry by it as by a word.
 pub(super) fn tag(of: char, name: &str) -> String {
     format!("{of}{}", &blake3::hash(name.as_bytes()).to_hex()[..16])
 }
 
 /// Makes the tables in an empty database, in one transaction; leaves tables of this version as they are. A database with older
-/// tables counts as broken, so the caller makes it anew; one of a later version is [`TapeError::Newer`].
+/// tables counts as broken, so the caller rebuilds it; one of a later version is [`TapeError::Newer`].
 pub(super) fn make_tables(database: &mut Connection, path: &Path) -> Result<(), Failed> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match change.query_row("pragma user_version", [], |row| row.get(0))? {

@@ -1,14 +1,14 @@
-//! Scrubbing the index (the search database beside the tapes): takes deleted sessions out of its files.
+//! Scrubbing the index (the search database next to the tapes): takes deleted sessions out of its files.
 //!
 //! A deletion leaves a note, a folder in `deleted/` (`store/erase.rs`). A search that has caught up finds nothing of the session
 //! from then on, but its words are still in the database file until [`Store::scrub`]. When that returns `true`, no text, title or
 //! search word of a noted session is left. The exception is a hidden session (deleted, but kept for its forks): its row with its
-//! title stays until its last fork is gone. A scrub has no limit of time and may be stopped, or killed, after each piece: the next
-//! one goes on.
+//! title stays until its last fork is gone. A scrub has no limit of time and may be stopped, or killed, after each piece: the
+//! next one continues.
 //!
 //! A change must keep: a note that a scrub began with goes only when the rows are out, the search table is merged, and the
 //! write-ahead log is emptied (or the index is deleted), because nothing else remembers the work; what is deleted is overwritten
-//! (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is there, and says that it may be
+//! (`secure_delete`); the lock on `index.lock` is held. Blocks; a search meanwhile finds what is in, and says that it may be
 //! behind.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
@@ -32,9 +32,9 @@ const MERGE_PAGES: i64 = 256;
 const READERS_WAIT: Duration = Duration::from_millis(100);
 
 impl Store {
-    /// Takes the words of deleted sessions out of the files of the index, and out of this store's commit log, and says whether all
-    /// are out. `false` where another process writes or reads the index all the while, where a later version of this library made
-    /// the index, or where `stop`, asked after each piece, returned true: call it again to go on. A runtime does that by itself.
+    /// Takes the words of deleted sessions out of the files of the index, and out of this store's commit log, and returns whether
+    /// all are out. `false` if another process writes or reads the index all the while, if a later version of this library made
+    /// the index, or if `stop`, asked after each piece, returned true: call it again to continue. A runtime does that on its own.
     /// Blocks on the disk.
     ///
     /// # Errors
@@ -74,14 +74,14 @@ fn scrub_once(layout: &Layout, notes: &[(PathBuf, SessionId)], stop: &dyn Fn() -
         scrubbed => scrubbed.map_err(|failed| failed.into_error("write"))?,
     };
     if done {
-        // The folder of a removal that goes on is not empty, and stays.
+        // The folder of a running removal is not empty, and stays.
         notes.iter().for_each(|(note, _)| drop(std::fs::remove_dir(note)));
     }
     Ok(done)
 }
 
-/// Takes out all rows of the noted sessions, and of all that are gone, one piece at least. Says whether all are out. A session
-/// that was made anew under such a name is read anew.
+/// Takes out all rows of the noted sessions, and of all that are gone, one piece at least. Returns whether all are out. A later
+/// session under such a name is read again.
 fn forget_all(
     database: &mut Connection,
     layout: &Layout,

@@ -1,9 +1,9 @@
 //! Searching the entries of all tapes of a store, by words, kinds, times, sessions and labels.
 //!
 //! A search first brings the index up to date, and says in [`Page::behind`] what is missing. [`Query::wait`] bounds that, except
-//! where a session must be read anew. Every hit is looked up in its file before it is returned: a hit that is not there is left
-//! out, and its session is read anew. Hits are read newest first, and only as many as are returned or, with [`Order::Best`], ranked
-//! (200). A search by labels also passes over the hits of other sessions.
+//! if a session must be read again. Every hit is looked up in its file before it is returned: a hit that is not there is left
+//! out, and its session is read again. Hits are read newest first, and only as many as are returned or, with [`Order::Best`],
+//! ranked (200). A search by labels also skips the hits of other sessions.
 //!
 //! A change must keep: no hit without its line in the file, because the index may be wrong; no bytes are read under a name from the
 //! database before the name is checked; the number of rows read does not grow with the number of matches, except by labels; a
@@ -11,8 +11,8 @@
 //!
 //! | what is wrong with `index.db` | what a search does |
 //! |---|---|
-//! | missing, of an older version, no database, damaged | makes it anew, as far as the time allows, and says what is behind |
-//! | another process writes it, or the disk is full | searches in what is there, and says that it may be behind |
+//! | missing, of an older version, not a database, damaged | rebuilds it, as far as the time allows, and says what is behind |
+//! | another process writes it, or the disk is full | searches what is in, and says that it may be behind |
 //! | a later version of this library made it | [`TapeError::Newer`] |
 //! | missing, older or damaged, and the store was opened for reading only | [`TapeError::Index`] |
 
@@ -42,7 +42,7 @@ use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehav
 const BLOCK_HITS: usize = 200;
 /// [`Order::Best`]: the most bytes of text that are ranked at a time.
 const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How often at most a search begins anew because a hit was not in its file.
+/// How often at most a search restarts because a hit was not in its file.
 const AGAIN_MAX: usize = 2;
 
 /// One page of hits.
@@ -50,7 +50,7 @@ const AGAIN_MAX: usize = 2;
 pub struct Page {
     /// In the order that was asked for.
     pub hits: Vec<Hit>,
-    /// The place where the next page goes on; absent on the last page.
+    /// The place where the next page continues; absent on the last page.
     pub next: Option<Cursor>,
     /// Whether entries may be missing, because the index has not read them.
     pub behind: Behind,
@@ -71,7 +71,7 @@ pub struct Hit {
     pub time: Millis,
     /// The part of its text around the hit.
     pub snippet: Snippet,
-    /// The whole entry as it stands in the file, if the query asked for it.
+    /// The whole entry as it is in the file, if the query asked for it.
     pub entry: Option<Entry>,
 }
 
@@ -82,7 +82,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Query`] where nothing, or too much, is searched for; [`TapeError::Newer`]; [`TapeError::Index`];
+    /// [`TapeError::Query`] if nothing, or too much, is searched for; [`TapeError::Newer`]; [`TapeError::Index`];
     /// [`TapeError::Io`].
     pub fn search(&self, query: &Query) -> Result<Page, TapeError> {
         // Refuse a bad query before the index is opened or made.
@@ -304,8 +304,8 @@ fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option
     let is_folder = anchor_number(&row.anchor).is_some() && !row.anchor.contains(['/', '\0']);
     let mut file = open_to_read(&layout.entries(&session, &row.anchor)).ok().filter(|_| is_folder)?;
     file.seek(SeekFrom::Start(row.offset)).ok()?;
-    // A line begins with version, session, seq and id, then kind, anchor and time: another session that was made under the same
-    // name has said what is there at another time.
+    // A line begins with version, session, seq and id, then kind, anchor and time: another session under the same name has
+    // another time there.
     let begins = format!("\"session\":\"{session}\",\"seq\":{},\"id\":\"", row.seq);
     let kind = serde_json::to_string(&row.kind).ok()?;
     // A time beyond what the database can hold is not known exactly.

@@ -1,13 +1,13 @@
 //! One row in the index for each session, for lists: a digest of its entries, its parent, its labels, and when it was used last.
 //!
-//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which goes on from what it was before. The
-//! row remembers how far the session's files were read. A list reads only the entries behind that point; it reads the whole session
-//! where the files are not what was read before, or where the row has another [`Fold::FORM`]. Lists and searches have tables of
-//! their own: a list is up to date also where the searches are behind.
+//! This layer does not know what entries mean. The digest is a [`Fold`] of the caller, which continues from its earlier value.
+//! The row remembers how far the session's files were read. A list reads only the entries after that point; it reads the whole
+//! session if the files are not what was read before, or if the row has another [`Fold::FORM`]. Lists and searches have separate
+//! tables: a list is up to date even if the searches are behind.
 //!
-//! A change must keep: a row of another form is read anew; names from the database are parsed again before they are used; writing
-//! needs the lock on `index.lock`, because the index has one writer at a time, and reading needs none. Parents may form a circle,
-//! because tapes may say so: a reader that follows them needs a bound.
+//! A change must keep: a row of another form is read again; names from the database are parsed again before they are used;
+//! writing needs the lock on `index.lock`, because the index has one writer at a time, and reading needs none. Parents may form a
+//! circle, because tapes may say so: a reader that follows them needs a bound.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -31,9 +31,9 @@ const BATCH_SESSIONS: u64 = 256;
 
 /// A digest of the entries of a session.
 pub(crate) trait Fold: Default + Serialize + DeserializeOwned {
-    /// The number of its written form. A session with a digest of another form is read anew.
+    /// The number of its written form. A session with a digest of another form is read again.
     const FORM: u32;
-    /// Goes on with the next entries.
+    /// Continues with the next entries.
     fn add(&mut self, entries: &[Entry]);
     /// The session that this one is shown below, and whether as a fork of it.
     fn parent(&self) -> Option<(SessionId, bool)>;
@@ -50,9 +50,9 @@ pub(crate) struct SessionRow<D: Fold> {
     pub(crate) created: Millis,
     pub(crate) last: Millis,
     pub(crate) seq: Seq,
-    /// How many entries it has of its own; a fork's begin where it was forked.
+    /// How many entries it has itself; a fork's begin where it was forked.
     pub(crate) entries: u64,
-    /// The length of its files together, in bytes, as far as they were read. A torn tail is not counted, so it is looked at again.
+    /// The length of its files together, in bytes, as far as they were read. A torn tail is not counted, so it is read again.
     pub(crate) bytes: u64,
     form: u32,
     files: u64,
@@ -158,7 +158,7 @@ pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The sessions whose rows differ from their files, or have another form. Hidden sessions that forks go on from are included.
+/// The sessions whose rows differ from their files, or have another form. Hidden sessions that forks depend on are included.
 fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(ListCost, Stale), Failed> {
     let there = layout.all_session_ids()?;
     let cost = ListCost { folders: there.len() as u64, ..ListCost::default() };
@@ -201,13 +201,13 @@ fn bring<D: Fold>(
         None => read(SessionRow::default())?.unwrap_or_default(),
     };
     if row.bytes == 0 {
-        // A session without an entry: nobody was told that it exists.
+        // A session without an entry: its existence was never reported.
         change.execute("delete from session_rows where session = ?1", [session.as_str()])?;
         return Ok(());
     }
     row.form = D::FORM;
     row.parent = match row.parent.take() {
-        // The fork was brought in whole, and goes on from no session of this store: one with its parent's name is another.
+        // The fork was brought in whole, and continues from no session of this store: one with its parent's name is another.
         Some((named, true)) if origin(layout, session, &anchors)?.is_none_or(|from| from.parent != named) => None,
         Some((named, _)) if named == *session => None,
         parent => parent,
@@ -215,7 +215,7 @@ fn bring<D: Fold>(
     let (parent, is_fork) = row.parent.as_ref().map_or((None, false), |(parent, is_fork)| (Some(parent), *is_fork));
     let (parent, text) = (parent.map(SessionId::as_str), serde_json::to_string(&row).unwrap_or_default());
     let (last, files, bytes) = (signed(row.last.0), signed(row.files), signed(row.bytes));
-    // The clock, so that an index that was made anew goes on behind the one before; the newest number, where the clock stands still.
+    // The clock, so that a rebuilt index continues after the one before; the newest number, if the clock is stopped.
     let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(0));
     change.execute(
         "insert or replace into session_rows (session, form, parent, is_fork, last, files, bytes, brought, row)
@@ -225,7 +225,7 @@ fn bring<D: Fold>(
     Ok(())
 }
 
-/// Reads all that comes after `row`; `None` where the files are not what was read before.
+/// Reads all that comes after `row`; `None` if the files are not what was read before.
 fn read_on<D: Fold>(
     layout: &Layout,
     session: &SessionId,

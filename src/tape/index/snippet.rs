@@ -14,7 +14,7 @@ use super::{
 
 /// How many characters a snippet has at most.
 const SNIPPET_CHARS: usize = 160;
-/// How many characters of a snippet stand before the first hit at most.
+/// How many characters of a snippet precede the first hit at most.
 const CHARS_BEFORE: usize = 40;
 
 /// A piece of what an entry says, on one line: around the first hit, or its beginning.
@@ -87,7 +87,7 @@ pub(super) fn snippet(text: &str, terms: &[Term]) -> Snippet {
     let places = places(&tokens(text), terms);
     let first = places.first().map_or(0, |place| place.start);
     let from = text[..first].char_indices().rev().take(CHARS_BEFORE).last().map_or(first, |(at, _)| at);
-    // Not from the middle of a word, where a space is near.
+    // Not from the middle of a word, if a space is near.
     let from = match text[from..first].find(char::is_whitespace) {
         Some(space) if from > 0 => from + space,
         _ => from,

@@ -2,10 +2,10 @@
 //!
 //! Both parts of the index use it, the words (`pull.rs`) and the rows of sessions (`session_rows.rs`). A piece holds whole appends
 //! only. If the line before the remembered place does not have the remembered checksum, the file is another one: the answer is
-//! `None`, and the caller reads the session anew. A session counts as unchanged while the number of its files and their length
-//! together are what was read, so looking at it costs the names in its folder and the lengths of its files.
+//! `None`, and the caller reads the session again. A session counts as unchanged while the number of its files and their total
+//! length are what was read, so checking it costs the names in its folder and the lengths of its files.
 //!
-//! A change must keep: no lock is taken and no file is written, because this code runs beside live writers; memory is bounded by
+//! A change must keep: no lock is taken and no file is written, because this code runs alongside live writers; memory is bounded by
 //! a piece or by a few times one append.
 
 use std::{
@@ -74,25 +74,24 @@ impl Piece {
         matches!(self.decoded.rest, Rest::Bad { .. })
     }
 
-    /// How much of the file of this length counts as read, if nothing behind the piece can be read now; else `None`. A file is
-    /// looked at again when it is not as long as this: a torn tail may be an append that is being written, and be cut back, so it
-    /// does not count. A bad line counts, and so does one of a later version: what is behind it is not looked for again until there
-    /// is more.
+    /// How much of the file of this length counts as read, if nothing after the piece can be read now; else `None`. A file is
+    /// read again when its length differs from this: a torn tail may be an append that is being written, and be cut back, so it
+    /// does not count. A bad line counts, and so does one of a later version: the file is not read past it until it grows.
     pub(super) fn is_last(&self, length: u64) -> Option<u64> {
         if self.is_newer || self.is_bad() { Some(length) } else { self.ends.then(|| self.end().offset) }
     }
 }
 
 impl Tail {
-    /// `None` where there is no such file.
+    /// `None` if the file does not exist.
     pub(super) fn open(path: &Path) -> Result<Option<Tail>, TapeError> {
         let Some(file) = open_if_there(path)? else { return Ok(None) };
         let length = file.metadata().map_err(TapeError::io("read", path))?.len();
         Ok(Some(Tail { path: path.into(), file, length }))
     }
 
-    /// The next piece behind a place, or from the beginning of the file: one append at least, if there is one. `None` where the
-    /// file is not the one that was read before.
+    /// The next piece after a place, or from the beginning of the file: one append at least, if any. `None` if the file is not
+    /// the one that was read before.
     pub(super) fn read(
         &mut self,
         session: &SessionId,
@@ -186,8 +185,8 @@ impl Stale {
         Ok(Stale { sessions, gone: known.into_keys().collect() })
     }
 
-    /// Reads the stale sessions on, one after the other, until the time is over; `read` says whether it came to the end of the
-    /// session. Returns how many sessions are still behind. One that cannot be read is behind, and the others are read on.
+    /// Reads the stale sessions further, one after the other, until the time is over; `read` says whether it came to the end of
+    /// the session. Returns how many sessions are still behind. An unreadable session is behind, and the others are read further.
     pub(super) fn each(
         &self,
         until: Option<Instant>,
@@ -233,9 +232,9 @@ fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeErro
     Ok((files, bytes))
 }
 
-/// The chain that the lines of a file go on from when it is read from its beginning.
+/// The chain that the lines of a file continue when it is read from its beginning.
 fn chain_of_start(session: &SessionId, anchor: &str, bytes: &[u8]) -> Chain {
-    // The first file of a tape that goes on from another one does not begin with 1.
+    // The first file of a tape that continues from another one does not begin with 1.
     let first_line = memchr::memchr(b'\n', bytes).and_then(|end| glance(&bytes[..end]));
     let goes_on = first_line.is_some_and(|first| first.seq > Seq(1));
     let is_start = anchor_number(anchor) == Some(1) && !goes_on;

@@ -85,8 +85,8 @@ fn the_index_catches_up_with_what_was_appended() {
     }
 }
 
-/// S-02: each entry is a row of its own, with its session, seq and kind, the number and name of its anchor, its time, and the file
-/// and place at which its line stands; all that the line says is found at that place.
+/// S-02: each entry is a row of its own, with its session, seq and kind, the number and name of its anchor, its time, and the
+/// file and place of its line; all that the line says is found at that place.
 #[test]
 fn each_entry_has_a_row_that_says_where_it_stands() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn a_rebuild_says_that_the_index_was_wrong() {
     }
 }
 
-/// Promise 6: the index decides nothing. A file that was cut, replaced or removed is read anew.
+/// Promise 6: the index decides nothing. A file that was cut, replaced or removed is read again.
 #[test]
 fn the_index_follows_files_that_changed_behind_its_mark() {
     let folder = tempfile::tempdir().unwrap();
@@ -368,7 +368,7 @@ fn an_append_as_long_as_a_torn_tail_that_was_seen_is_not_missed() {
 }
 
 /// Seen on the release binary: a torn tail of 1 GB took 1.06 GB of memory. The index holds no more of it than of an append, and
-/// reads on once the tail is cut off; with a line behind it, it is no tail but a bad line.
+/// reads on once the tail is cut off; with a line after it, it is not a tail but a bad line.
 #[test]
 fn a_torn_tail_of_any_size_is_not_held_by_the_index() {
     let folder = tempfile::tempdir().unwrap();
@@ -395,8 +395,8 @@ fn a_torn_tail_of_any_size_is_not_held_by_the_index() {
     assert_eq!(hits(&index, "word"), 5);
 }
 
-/// A line that a later version wrote stops the index in that file and nowhere else: what is before it is found, and it is looked at
-/// again by itself. Finding: 8 MiB of such a file were read again at each search, and nothing of them was found.
+/// A line that a later version wrote stops the index in that file and nowhere else: what is before it is found, and it is checked
+/// again alone. Finding: 8 MiB of such a file were read again at each search, and nothing of them was found.
 #[test]
 fn before_a_newer_line_all_is_found_and_nothing_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -406,7 +406,7 @@ fn before_a_newer_line_all_is_found_and_nothing_is_read_again() {
     drop(written);
     let file = folder.path().join("sessions/s/anchors/001_session-start/entries.jsonl");
     let newer = make_last_line_newer(&file);
-    // And it has gone on since.
+    // And it has continued since.
     let lines = newer.repeat(2);
     fs::write(&file, &lines).unwrap();
     assert!(matches!(one.read(&"s".parse().unwrap(), Seq(0)), Err(TapeError::Newer { found: 9, .. })));

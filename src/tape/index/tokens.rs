@@ -3,21 +3,21 @@
 //! A run of letters and digits is one token. In scripts that are written without spaces between words (Chinese, Japanese,
 //! Thai, …) each character is one, and so is each emoji. Tokens are folded: no case, no accents, one form for each letter.
 //!
-//! A change must keep: texts and queries go through the same function, so that words that are typed as they stand in a text are
-//! found; a token never has a space or a quote in it, because `query.rs` puts tokens between quotes. Another way of cutting needs
-//! a new `schema::VERSION`, or old rows and new queries do not meet.
+//! A change must keep: texts and queries go through the same function, so that words typed as they are in a text are found; a
+//! token never has a space or a quote in it, because `query.rs` puts tokens between quotes. Another way of cutting needs a new
+//! `schema::VERSION`, or old rows and new queries do not meet.
 
 use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// How many characters of a token count. Longer ones (encoded data) are told apart by their beginning alone.
+/// How many characters of a token count. Longer ones (encoded data) are distinguished by their beginning alone.
 const TOKEN_CHARS_MAX: usize = 64;
 
 /// One token of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// Where it stands in the text, in bytes.
+    /// Its position in the text, in bytes.
     pub(super) range: Range<usize>,
     /// ASCII letters and digits, and anything that is not ASCII: never a space or a quote.
     pub(super) folded: String,
@@ -68,7 +68,7 @@ fn is_accent(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}')
 }
 
-/// Whether a character is a token of its own: its script puts no spaces between words, or it is a picture.
+/// Whether a character is a token alone: its script puts no spaces between words, or it is a picture.
 fn stands_alone(c: char) -> bool {
     matches!(c,
         '\u{e01}'..='\u{eff}' // Thai, Lao
@@ -91,7 +91,7 @@ pub(super) struct Searchable {
     /// All tokens, with spaces between them.
     pub(super) words: String,
     /// Each two characters that follow each other in a script without spaces: such a run is found by its pairs, of which there
-    /// are far more different ones than of characters, so that each stands in few texts.
+    /// are far more different ones than of characters, so that each occurs in few texts.
     pub(super) pairs: String,
 }
 

@@ -1,4 +1,4 @@
-//! Reading a few fields of one line by itself, to find the way in a file that is not read whole. Pure functions, no I/O.
+//! Reading a few fields of a single line, to find the way in a file that is not read whole. Pure functions, no I/O.
 //!
 //! Nothing here proves that the file up to a line is sound: only [`decode_lines`](super::decode_lines) does, which reads from the
 //! first line of a file on. [`Link::follows`] checks one line against the sum of the line before it.
@@ -35,7 +35,7 @@ impl<'a> Link<'a> {
         Some(Link { sum, time: seen.time, more: seen.more, line })
     }
 
-    /// The sum that the first line of a file goes on from, as the line says; the start of a tape where the line names none.
+    /// The sum that the first line of a file continues from, as the line says; the start of a tape if the line names none.
     pub(in crate::tape) fn prev(&self) -> Sum {
         prev_of(self.line).unwrap_or(Sum::START)
     }
@@ -46,7 +46,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// The seq of a line, from its first bytes alone: it stands behind the version and the session.
+/// The seq of a line, from its first bytes alone: it follows the version and the session.
 pub(in crate::tape) fn head_seq(line: &[u8]) -> Option<Seq> {
     let behind_version = line.strip_prefix(b"{\"v\":")?;
     let digits = behind_version.iter().position(|b| !b.is_ascii_digit())?;
@@ -57,7 +57,7 @@ pub(in crate::tape) fn head_seq(line: &[u8]) -> Option<Seq> {
     std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
 }
 
-/// The fields of a complete line; `None` where it is not one.
+/// The fields of a complete line; `None` if it is not one.
 pub(in crate::tape) fn glance(line: &[u8]) -> Option<Glance> {
     serde_json::from_slice(line).ok()
 }

@@ -96,7 +96,7 @@ fn entries_that_do_not_follow_are_refused_and_nothing_is_taken() {
     assert!(matches!(encode_lines(&mut chain, &[entry(1, &huge)]), Err(TapeError::TooLarge { .. })));
 }
 
-/// D05, promise 6: whatever the byte at which a crash stops the writer, the tape is the whole appends before it.
+/// D05, promise 6: at any byte at which a crash stops the writer, the tape is the whole appends before it.
 #[test]
 fn a_tape_cut_at_any_byte_is_the_appends_that_are_whole() {
     let appends = [1, 3, 2, 1];
@@ -152,7 +152,7 @@ fn a_block_of_zeros_ends_the_tape_and_is_torn_only_at_its_end() {
     assert_eq!((&read.entries[..], matches!(read.rest, Rest::Torn { line: 3, .. })), (&entries[..2], true));
 }
 
-/// D05: lines that are sound in themselves but stand in the wrong place.
+/// D05: lines that are sound in themselves but in the wrong place.
 #[test]
 fn a_line_that_is_missing_doubled_or_swapped_is_found() {
     let (bytes, _) = tape(&[1, 1, 1]);
@@ -236,7 +236,7 @@ fn ids_are_uuids_of_the_entrys_time_and_the_same_in_every_run() {
     assert!(ids(&elsewhere).iter().all(|id| !seen.contains(id)));
 }
 
-/// A file after the first begins with what it goes on from, so it is read without the others.
+/// A file after the first begins with what it continues from, so it is read without the others.
 #[test]
 fn a_later_file_is_read_by_itself_and_names_its_predecessor() {
     let mut chain = chain();
@@ -256,7 +256,7 @@ fn a_later_file_is_read_by_itself_and_names_its_predecessor() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// Whatever bytes are found, reading them ends and does not panic.
+    /// Reading any bytes ends and does not panic.
     #[test]
     fn any_bytes_can_be_read(bytes: Vec<u8>, cut in 0usize..2000) {
         let (mut tape, _) = tape(&[2, 1]);

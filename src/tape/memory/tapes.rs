@@ -32,7 +32,7 @@ pub(super) struct Memory {
     pub(super) limits: MemoryLimits,
     /// The size of all lines together, as they would be in files, in bytes.
     pub(super) bytes: u64,
-    /// The number of the newest handle. Each handle has its own, so a handle from before a close gives nothing back.
+    /// The number of the newest handle. Each handle has its own, so a handle from before a close releases nothing.
     handles: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct MemoryTape {
     first_part: (&'static str, u64),
     /// The size of its lines, as they would be in files, in bytes.
     pub(super) bytes: u64,
-    /// The position that the next line would go on from.
+    /// The position that the next line would continue from.
     chain: Chain,
     /// The handle that has the tape open.
     pub(super) holder: Option<u64>,
@@ -81,7 +81,7 @@ impl MemoryTape {
         MemoryTape { lines: Vec::new(), parts: Vec::new(), first_part, bytes: 0, chain, holder: None, open: None }
     }
 
-    /// Its last entry; `None` where it has none.
+    /// Its last entry; `None` if it has none.
     pub(super) fn last_own(&self) -> Option<Seq> {
         self.lines.last().map(|line| line.entry.seq)
     }
@@ -183,7 +183,7 @@ impl Memory {
         if self.closed { Err(TapeError::Closed) } else { Ok(()) }
     }
 
-    /// Fails where there is no such session, somebody has it open, or the store is closed.
+    /// Fails if the session does not exist, is open, or the store is closed.
     pub(super) fn must_be_claimable(&self, session: &SessionId) -> Result<(), TapeError> {
         self.must_be_open()?;
         if self.tape(session)?.holder.is_none() {
@@ -223,7 +223,7 @@ impl Memory {
                 }
             }
             Mark::Hidden => self.must_be_claimable(session)?,
-            Mark::Claimed => return Err(TapeError::engine("a mark that nobody sets")),
+            Mark::Claimed => return Err(TapeError::engine("this mark cannot be set")),
             _ => drop(self.tape(session)?),
         }
         self.marks.insert(key(session, mark, about), about.to_owned());

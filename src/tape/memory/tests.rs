@@ -31,8 +31,8 @@ fn listed(store: &MemoryStore) -> u64 {
     store.list().unwrap().iter().map(|session| session.bytes).sum()
 }
 
-/// Promise 11: beyond its bytes it takes no entry, keeps what it has, and goes on when there is room: after a deletion, or where the
-/// host allows more.
+/// Promise 11: beyond its bytes it takes no entry, keeps what it has, and continues when there is room: after a deletion, or if
+/// the host allows more.
 #[test]
 fn a_memory_that_is_full_refuses_and_goes_on_when_there_is_room() {
     let store = limited(2_000, 10);
@@ -64,7 +64,7 @@ fn a_memory_that_is_full_refuses_and_goes_on_when_there_is_room() {
     assert_eq!(store.bytes(), listed(&store));
 }
 
-/// What a fork takes is counted once, and so long as one goes on from a session, that one counts too.
+/// What a fork takes is counted once, and as long as a fork depends on a session, that counts too.
 #[test]
 fn what_is_hidden_counts_until_it_goes() {
     let store = limited(100_000, 3);
@@ -84,7 +84,7 @@ fn what_is_hidden_counts_until_it_goes() {
     full(create(&store, "more").map(drop));
     assert_eq!(store.delete(&id("f")).unwrap(), Deleted::Gone);
     drop(create(&store, "more").unwrap());
-    // Nobody was told that it exists, so its place is not taken twice.
+    // Its existence was never reported, so its place is not taken twice.
     drop(create(&store, "more").unwrap());
     assert_eq!(store.delete(&id("more")).unwrap(), Deleted::Gone);
     assert_eq!(store.delete(&id("g")).unwrap(), Deleted::Gone);

@@ -1,8 +1,8 @@
-//! The parts of a store of files beside its tapes: the large outputs (`spill/`), the room that is reserved for a full disk, and
+//! The parts of a store of files next to its tapes: the large outputs (`spill/`), the room that is reserved for a full disk, and
 //! what commit logs still have of sessions that were erased.
 //!
-//! A tape is whole without its outputs and without the reserve. The reserve belongs to this owner (this open store) and is given up
-//! here when the disk is full; the smaller `spare` stays, and only a store that opens after this owner's death gives it up.
+//! A tape is whole without its outputs and without the reserve. The reserve belongs to this owner (this open store) and is freed
+//! here when the disk is full; the smaller `spare` stays, and only a store that opens after this owner's death frees it.
 //!
 //! A change must keep: tidying removes outputs and never a tape, and does not make a session's folder, or a deleted session would
 //! come back.
@@ -38,7 +38,7 @@ impl Store {
         folders.filter_map(|folder| crate::tool::truncate::tidy_spills(&folder, now, retention).ok()).sum()
     }
 
-    /// Gives the reserved room back to the full disk, so that open work can be ended. Says whether there was a reserve.
+    /// Frees the reserved room on the full disk, so that open work can be ended. Returns whether there was a reserve.
     #[must_use]
     pub fn release_reserve(&self) -> bool {
         let owner = self.inner.writer.owner.lock();
@@ -50,7 +50,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Io`] while there is no room for it.
+    /// [`TapeError::Io`] while the disk has no room for it.
     pub fn remake_reserve(&self) -> Result<(), TapeError> {
         let owner = self.inner.writer.owner.lock();
         let owner = owner.as_ref().ok_or(TapeError::Closed)?;

@@ -2,8 +2,8 @@
 //! back.
 //!
 //! `Writer::live` decides between the handles of this store, the claim's file between stores (owners). A session is in `live`
-//! before its claim is taken and until the claim is given back, so no two handles of a store race for the file; its log lives
-//! longer than its entry there. [`Claiming`] gives the claim back if it does not reach a handle, also after a panic.
+//! before its claim is taken and until the claim is released, so no two handles of a store race for the file; its log lives
+//! longer than its entry there. [`Claiming`] releases the claim if it does not reach a handle, also after a panic.
 //!
 //! Claiming may wait: 10 s for the last handle of this store, 10 s for another store that takes over what dead owners left, and
 //! for the disk. `live` must not be locked meanwhile: each mark of an open turn takes it on an async thread. Giving back must not
@@ -42,7 +42,7 @@ impl Store {
         let mut live = writer.live.lock();
         let started = Instant::now();
         while let Some(entry) = live.get(session).cloned() {
-            // Looked at under the lock: an entry leaves `live` before its log is dropped, so one without a log is a claim on its
+            // Checked under the lock: an entry leaves `live` before its log is dropped, so one without a log is a claim on its
             // way.
             let log = entry.upgrade();
             // Unlock before anything that may wait for the disk: all sessions that are awake mark their turns through `live`.
@@ -81,8 +81,8 @@ impl Store {
         Ok(claiming)
     }
 
-    /// Makes the handle of a session that this store has claimed. From here on, the handle's drop gives the session back: at once,
-    /// with [`TapeError::Closed`], where the store was closed meanwhile.
+    /// Makes the handle of a session that this store has claimed. From here on, the handle's drop releases the session: at once,
+    /// with [`TapeError::Closed`], if the store was closed meanwhile.
     #[allow(clippy::too_many_arguments, reason = "private, and each is a different type")]
     pub(super) fn hand_out(
         &self,
@@ -112,18 +112,18 @@ impl Store {
     }
 }
 
-/// A claim on its way to a handle. Dropped before it gets there, also by a panic, it gives the session back: else nobody could
-/// open the session until the process ends.
+/// A claim on its way to a handle. Dropped before it gets there, also by a panic, it releases the session: else the session could
+/// not be opened until the process ends.
 pub(super) struct Claiming<'s> {
     store: &'s Store,
     session: &'s SessionId,
-    /// The claim; `None` where its file is gone already, or not there yet.
+    /// The claim; `None` if its file is gone already, or not there yet.
     pub(super) claim: Option<Claim>,
     is_kept: bool,
 }
 
 impl Claiming<'_> {
-    /// The claim, which the caller must give back from now on.
+    /// The claim, which the caller must release from now on.
     pub(super) fn keep(mut self) -> Claim {
         self.is_kept = true;
         self.claim.take().expect("the claim is taken out only where it is not kept")
@@ -143,8 +143,8 @@ impl Drop for Claiming<'_> {
 }
 
 impl Inner {
-    /// Gives a session back, once: in place where nothing is queued for it and the disk does not stand still, else by the I/O
-    /// thread behind its last append. Does not wait for a write in place, unless the queue takes nothing more (closed).
+    /// Releases a session, once: in place if nothing is queued for it and the disk is not stalled, else by the I/O thread after
+    /// its last append. Does not wait for a write in place, unless the queue takes nothing more (closed).
     pub(in crate::tape) fn give_back(&self, log: &Arc<Log>) {
         if log.given_back.swap(true, Ordering::AcqRel) {
             return;

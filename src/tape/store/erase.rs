@@ -5,14 +5,14 @@
 //!                    gone when the index has nothing of the session. <n> is a random UUID
 //! ```
 //!
-//! One rename decides: after a crash the session is there with its tape, or gone, and the next store that opens to write removes
-//! the rest. (Its marks `parked`, `protected` and `open` go just before the rename.) The renamed folder is also the note for the
+//! One rename decides: after a crash the session has its tape, or is gone, and the next store that opens to write removes the
+//! rest. (Its marks `parked`, `protected` and `open` go just before the rename.) The renamed folder is also the note for the
 //! index (the search database), so a session is never gone without its note, and the note takes no room. The note stays, empty,
-//! until `Store::scrub` has taken the words out; where there is no index, it goes at once.
+//! until `Store::scrub` has taken the words out; without an index, it goes at once.
 //!
-//! A change must keep: the marks are looked at under [`Store::decide`], with the claim (the exclusive right to write the tape, a
-//! file in the session's folder); a moved folder's claim is never released by name, for the name may be another session's by then;
-//! `<n>` is never used twice, so that a scrub forgets only the notes that it began with. Everything here may block.
+//! A change must keep: the marks are checked under [`Store::decide`], with the claim (the exclusive right to write the tape, a
+//! file in the session's folder); a moved folder's claim is never released by name, for the name may be another session's by
+//! then; `<n>` is never used twice, so that a scrub forgets only the notes that it began with. Everything here may block.
 
 use std::{
     fs::{self, File},
@@ -46,9 +46,9 @@ impl Store {
         self.must_be_there(session)?;
         let layout = self.layout();
         let mut claiming = self.claim_session(session)?;
-        // With the claim, nobody else can begin a turn: look again.
+        // With the claim, no other process can begin a turn: look again.
         self.must_be_there(session)?;
-        // With this lock, nobody can protect or fork the session without hearing that it is gone.
+        // With this lock, no caller can protect or fork the session without an error that it is gone.
         let decided = self.decide(session)?;
         fault!(self.faults(), "tape.delete.claimed", session.as_str());
         for mark in unless {
@@ -79,9 +79,10 @@ impl Store {
         Ok(None)
     }
 
-    /// Locks the folder `sessions/`: until the file is dropped, nobody else decides whether a session stays. Waits 10 s at most.
-    /// [`TapeError::Missing`] where the session is gone by then. A removal holds this lock while it looks and acts, and so does the
-    /// setting of `Protected`, `Hidden` or `Fork`: the removal sees the mark, or setting it fails because the session is gone.
+    /// Locks the folder `sessions/`: until the file is dropped, no other store decides whether a session stays. Waits 10 s at
+    /// most. [`TapeError::Missing`] if the session is gone by then. A removal holds this lock while it looks and acts, and so
+    /// does the setting of `Protected`, `Hidden` or `Fork`: the removal sees the mark, or setting it fails because the session is
+    /// gone.
     pub(super) fn decide(&self, session: &SessionId) -> Result<File, TapeError> {
         let path = self.layout().sessions();
         let folder = File::open(&path).map_err(TapeError::io("open", &path))?;
@@ -93,7 +94,7 @@ impl Store {
     }
 }
 
-/// Empties the folders that removals left in `deleted/`. Returns what failed; the others are emptied all the same.
+/// Empties the folders that removals left in `deleted/`. Returns what failed; the others are still emptied.
 pub(super) fn finish_erasures(layout: &Layout) -> Vec<TapeError> {
     match notes(layout) {
         Ok(notes) => notes.iter().filter_map(|(note, session)| empty(layout, session, note).err()).collect(),
@@ -101,7 +102,7 @@ pub(super) fn finish_erasures(layout: &Layout) -> Vec<TapeError> {
     }
 }
 
-/// Removes what is in the folder of an erased session, and the folder where there is no index.
+/// Removes what is in the folder of an erased session, and without an index also the folder.
 fn empty(layout: &Layout, session: &SessionId, moved: &Path) -> Result<(), TapeError> {
     // Remove the name in `hidden/`, unless a session that was made under this name since is hidden too.
     if !layout.hidden_mark(session).exists() {
@@ -130,11 +131,11 @@ fn new_note(layout: &Layout, session: &SessionId) -> Result<PathBuf, TapeError> 
     Ok(layout.deleted().join(format!("{session}.{}", crate::words::ids::new_uuid().simple())))
 }
 
-/// Notes that the index may have words of a session that is being hidden. Does nothing where there is no index.
+/// Notes that the index may have words of a session that is being hidden. Does nothing without an index.
 pub(super) fn note(layout: &Layout, session: &SessionId) {
     let made = if has_index(layout) { new_note(layout, session).and_then(|note| make_folder(&note)) } else { Ok(()) };
-    // A full disk has no room for the note. A search that catches up finds nothing of the session all the same; its words stay in
-    // the file until another note.
+    // A full disk has no room for the note. A search that catches up still finds nothing of the session; its words stay in the
+    // file until another note.
     if let Err(error) = made {
         tracing::warn!(%session, %error, "what was deleted stays in the index for now");
     }

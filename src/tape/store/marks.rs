@@ -1,26 +1,18 @@
-//! Marks of sessions (what a store notes of a session beside its tape) as small files, known without reading a tape: the tape may
-//! be the reason why a session crashes.
+//! Marks of sessions (a store's notes about a session next to its tape) as small files, known without reading a tape: the tape may
+//! be the reason why a session crashes. `docs/TAPE.md`, "Layout", shows the files. A mark goes with its session's folder, except
+//! `open`, `parked` and `protected`. `hidden/<id>` only says where to look: `sessions/<id>/hidden` counts.
 //!
-//! ```text
-//! open/<id>  parked/<id>  protected/<id>  one small file each
-//! sessions/<id>/hidden   hidden/<id>      the first counts, and goes with the session; the second is where to look
-//! sessions/<id>/forks/<fork>              goes with the session
-//! sessions/<id>/imported                  what came in, and from where
-//! sessions/<id>/claim                     the owner that has it
-//! ```
-//!
-//! The file is the mark: one that a crash emptied still counts. An emptied `imported` counts as a mark that cannot be read, and
-//! making a fork of its session fails. The names are a stored format.
+//! The file is the mark: a file that a crash emptied still counts. An emptied `imported` counts as an unreadable mark, and making a
+//! fork of its session fails. The names are a stored format.
 //!
 //! In `Power` durability, a mark that was set survives a power cut: its folder is synced before the call returns. The exception
-//! is `Open`, which is synced with the commit log (`commit.rs`). In both durabilities, a mark that was removed may be there again
-//! after a power cut.
+//! is `Open`, which is synced with the commit log (`commit.rs`). In both durabilities, a removed mark may be back after a power
+//! cut.
 //!
 //! A change must keep: erasing a session (`erase.rs`) and setting `Protected`, `Hidden` or `Fork` hold the lock of the folder
-//! `sessions/` ([`Store::decide`]) from the look to the act, and no thread takes that lock while it has `owners/` locked. Removing
-//! a mark locks no folder. Where this store has the session open, setting or removing `Open` does not make the caller wait for a
-//! disk that is known to be slow: the I/O thread does it then, before the appends queued after it. All other marks may block the
-//! caller.
+//! `sessions/` ([`Store::decide`]) from the check to the act, and no thread takes that lock while it has `owners/` locked. Removing
+//! a mark locks no folder. If this store has the session open, setting or removing `Open` does not make the caller wait for a disk
+//! that is known to be slow: the I/O thread does it then, before the appends queued after it. All other marks may block the caller.
 
 use std::{
     io::{self, Write as _},
@@ -200,7 +192,7 @@ impl Store {
 }
 
 fn not_by_hand() -> TapeError {
-    TapeError::engine("a mark that nobody sets")
+    TapeError::engine("this mark cannot be set")
 }
 
 fn fork_of(about: &str) -> Result<SessionId, TapeError> {
@@ -211,7 +203,7 @@ fn touch(path: PathBuf) -> Result<(), TapeError> {
     open_or_make(&path).map(drop).map_err(TapeError::io("make", path))
 }
 
-/// The line in a file of one line; empty where the file cannot be read.
+/// The line in a file of one line; empty if the file cannot be read.
 fn read_line(path: &Path) -> String {
     let line = read_text(path).unwrap_or_default();
     line.strip_suffix('\n').map(str::to_owned).unwrap_or(line)

@@ -15,9 +15,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// The end of the process, however it comes. A loss of power may lose all that the operating system had not written to the disk
-    /// yet; in the worst case, that is every entry since the last sync. [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted)
-    /// tells that the machine was started anew.
+    /// Any end of the process. A loss of power may lose all that the operating system had not written to the disk yet; in the
+    /// worst case, that is every entry since the last sync. [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted) says that
+    /// the machine was restarted.
     #[default]
     Process,
     /// The loss of power as well: acknowledged after a sync, which many sessions share.
@@ -50,7 +50,8 @@ pub struct StoreOptions {
     pub queue_bytes_max: usize,
     /// The room that is reserved to end open work when the disk is full, in bytes; 0 for none.
     pub reserve_bytes: u64,
-    /// The size of the shared commit log of [`Durability::Power`], in bytes. An append of more than a quarter is synced by itself.
+    /// The size of the shared commit log of [`Durability::Power`], in bytes. An append of more than a quarter is synced
+    /// separately.
     pub commit_log_bytes: u64,
     /// What happens at the crash points of the store and its index.
     #[cfg(feature = "fault-injection")]
@@ -87,17 +88,17 @@ pub struct StoreReport {
     pub undone: Vec<TapeError>,
 }
 
-/// A session as its first and its last entry show it. Over files the checksums are not looked at;
-/// [`Store::verify`](crate::tape::Store::verify) does.
+/// A session as its first and its last entry show it. Over files the checksums are not checked here, but by
+/// [`Store::verify`](crate::tape::Store::verify).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSummary {
     /// Which.
     pub id: SessionId,
-    /// The place that it goes on from, if it is a fork.
+    /// The place that it continues from, if it is a fork.
     pub from: Option<Forked>,
-    /// The time of its first entry; absent where it has none.
+    /// The time of its first entry; absent if it has none.
     pub created: Option<Millis>,
-    /// The time of its last entry; absent where it has none.
+    /// The time of its last entry; absent if it has none.
     pub last: Option<Millis>,
     /// The number of its last entry; 0 where it has none.
     pub seq: Seq,

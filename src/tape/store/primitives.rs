@@ -1,8 +1,8 @@
 //! [`TapeStore`] over files: its fourteen methods, of which `TapeStoreExt` makes all other operations of a store. The bodies of
 //! `sound_end`, of `erase` and of the methods for marks are in `store/sound.rs`, `store/erase.rs` and `store/marks.rs`.
 //!
-//! A method that reads a session's tape reads that session's own files alone, except `sound_end`, which also reads the tapes that a
-//! fork goes on from. After a crash in `begin`, the session has no entry, and a later `begin` can make it anew.
+//! A method that reads a session's tape reads that session's own files alone, except `sound_end`, which also reads the tapes that
+//! a fork continues from. After a crash in `begin`, the session has no entry, and a later `begin` can make it again.
 //!
 //! A change must keep: `begin`, `claim` and `erase` look at the session again once they have its claim (the exclusive right to
 //! write it), because another store may have made or removed it meanwhile; `erase` looks at the marks and acts under
@@ -47,7 +47,7 @@ impl TapeStore for Store {
         self.inner.must_write()?;
         match make_new_folder(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // A session without an entry: its maker died before the first one, so nobody was told that it exists.
+                // A session without an entry: its maker died before the first one, so its existence was never reported.
                 if summary(layout, session.clone())?.seq > Seq::ZERO {
                     return Err(exists());
                 }
@@ -165,7 +165,7 @@ impl TapeStore for Store {
 }
 
 impl Store {
-    /// Makes the empty first file of a session that has no entry, in place of any files that are there.
+    /// Makes the empty first file of a session that has no entry, in place of any existing files.
     fn make_empty(&self, session: &SessionId, anchor: &str) -> Result<LogFile, TapeError> {
         let anchors = self.layout().anchors(session);
         match std::fs::remove_dir_all(&anchors) {
@@ -177,7 +177,7 @@ impl Store {
         Ok(LogFile::new(path, 0))
     }
 
-    /// [`TapeError::Missing`] where the session has no folder. A hidden session has one.
+    /// [`TapeError::Missing`] if the session has no folder. A hidden session has one.
     pub(in crate::tape) fn must_be_there(&self, session: &SessionId) -> Result<(), TapeError> {
         match self.layout().session(session).is_dir() {
             true => Ok(()),
@@ -186,8 +186,8 @@ impl Store {
     }
 }
 
-/// As [`TapeStore::position`], for code that has no store: where there is no such session, the answer is `None`, and damage is not
-/// looked at a second time.
+/// As [`TapeStore::position`], for code that has no store: for a missing session the answer is `None`, and damage is not checked
+/// a second time.
 pub(in crate::tape) fn position(layout: &Layout, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let Some(newest) = newest_at(layout, session, &folders, seq)? else { return Ok(None) };
@@ -196,7 +196,7 @@ pub(in crate::tape) fn position(layout: &Layout, session: &SessionId, seq: Seq) 
     Ok(part.map(|part| Position { seq, time: found.time, more: found.more, sum, part }))
 }
 
-/// The part in a folder; `None` where its first entry is not on the tape yet, or cannot be read.
+/// The part in a folder; `None` if its first entry is not on the tape yet, or cannot be read.
 fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anchor>, TapeError> {
     let first = first_line(&layout.entries(session, folder))?.and_then(|line| glance(&line));
     Ok(first.map(|first| Anchor {

@@ -1,19 +1,20 @@
-//! The sound end of a tape: the last entry that a fork can go on from, so that a damaged session can be rescued.
+//! The sound end of a tape: the last entry that a fork can continue from, so that a damaged session can be rescued.
 //!
 //! ```text
-//! 10  11 12 13  14 15  16      four appends; the line of 15 is bad, and 16 stands behind it
+//! 10  11 12 13  14 15  16      four appends; the line of 15 is bad, and 16 follows it
 //!            ^ the sound end: 14 and 15 are one append, which counts whole or not at all
 //! ```
 //!
-//! The search begins with what opening the session would read: the file of the newest anchor, and for a fork without an anchor of
-//! its own also the tape that the fork goes on from. Only if nothing of the file is sound, the search goes on to the anchor before.
+//! The search begins with what opening the session would read: the file of the newest anchor, and for a fork without its own
+//! anchor also the tape that the fork continues from. Only if nothing of the file is sound, the search continues with the anchor
+//! before.
 //!
 //! The end, where there is one, is the end of an append. Of the files that are read, every line up to the end is checked; files of
 //! older anchors are not read, because a session is opened without them.
 //!
-//! A change must take no lock and change no file here: the damaged session must stay as it is for its rescue. It must not trust
-//! what a bad line says: where the first line of a fork is bad, its origin counts only if the parent has the entry that the line
-//! names, with that checksum. And it must give no entry of a stranger: a parent may have been made anew under its name.
+//! A change must take no lock and change no file here: the damaged session must stay as it is for its rescue. It must not trust a
+//! bad line: if the first line of a fork is bad, its origin counts only if the parent has the entry that the line names, with
+//! that checksum. And it must return no entry of another session: a new session may have the parent's name.
 
 use crate::{
     tape::{
@@ -28,20 +29,20 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// The last entry up to which a session can be read, and from which a fork can go on.
+/// The last entry up to which a session can be read, and from which a fork can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoundEnd {
-    /// The session that has the entry on its own tape: this session, or one that it goes on from.
+    /// The session that has the entry on its own tape: this session, or one that it continues from.
     pub session: SessionId,
-    /// The last sound entry; it ends an append. 0 where there is none.
+    /// The last sound entry; it ends an append. 0 if there is none.
     pub seq: Seq,
-    /// The damage behind it; `None` where the session can be opened to write. A tail that is being written just now, or that was
-    /// torn when its writer died, is no damage.
+    /// The damage after it; `None` if the session can be opened to write. A tail that is being written, or that was torn when its
+    /// writer died, is not damage.
     pub damage: Option<Damage>,
 }
 
-/// The end of a session's last whole append; of a damaged session, of the last one before the damage. Of a fork without an anchor
-/// of its own, the entry may be on the tape that it goes on from. Takes no lock and changes nothing.
+/// The end of a session's last whole append; of a damaged session, of the last one before the damage. Of a fork without its own
+/// anchor, the entry may be on the tape that it continues from. Takes no lock and changes nothing.
 pub(super) fn sound_end(layout: &Layout, session: &SessionId) -> Result<SoundEnd, TapeError> {
     let mut end = end_through(layout, session, END, 0)?;
     // As in `again_if_damaged`: a failed write that a live writer is cutting back looks like damage.
@@ -116,9 +117,9 @@ fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) ->
             return Ok(End { last, damage });
         }
         let lost =
-            || named(1, format!("session {} does not have the entry that this fork goes on from", forked.parent));
-        // Where the parent is damaged before that entry, the fork goes on from what is before the damage. A parent that is whole
-        // and has another entry there, or ends before it, was made anew under its name: what it says was never said here.
+            || named(1, format!("session {} does not have the entry that this fork continues from", forked.parent));
+        // If the parent is damaged before that entry, the fork continues from the part before the damage. A whole parent with
+        // another entry there, or that ends before it, is a new session under its name: its entries do not belong here.
         let last = before.last.filter(|last| before.damage.is_some() && last.seq < forked.seq);
         return Ok(End { last, damage: Some(before.damage.unwrap_or_else(lost)) });
     }

@@ -1,7 +1,7 @@
 //! The status of sessions, for lists and sweeps: live, passive, parked or hidden, and whether a session is protected or in a turn.
 //! Also two values that lists give: [`Behind`] says whether a list or search may miss something, [`ListCost`] what the list cost.
 //!
-//! A status comes from the marks of a session (small files or rows beside its tape). Four kinds of marks are read once for any
+//! A status comes from the marks of a session (small files or rows next to its tape). Four kinds of marks are read once for any
 //! number of sessions; only [`Mark::Claimed`] is looked up for each session. A status may be out of date when it is used, so code
 //! that acts on it (such as a sweep that deletes) must look at the marks again under the session's claim.
 //!
@@ -30,7 +30,7 @@ pub enum Behind {
 
 #[cfg(feature = "sqlite")]
 impl Behind {
-    /// From the number of sessions that were not read completely; `None` where that is not known.
+    /// From the number of sessions that were not read completely; `None` if that is not known.
     pub(in crate::tape) fn of(count: Option<u64>) -> Behind {
         match count {
             None => Behind::Unknown,
@@ -40,7 +40,7 @@ impl Behind {
     }
 }
 
-/// The work that a list took: counts of things that were looked at, not time.
+/// The work that a list took: counts of things that were read, not time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListCost {
@@ -64,7 +64,7 @@ pub enum SessionStatus {
     Passive,
     /// The session is kept stopped, after too many crashes or by an operator's order.
     Parked,
-    /// The session was deleted, and is kept out of sight for the forks that go on from it.
+    /// The session was deleted, and is kept out of sight for the forks that depend on it.
     Hidden,
 }
 
@@ -85,7 +85,7 @@ impl<'s> SessionStatuses<'s> {
         Ok(SessionStatuses { store, marked })
     }
 
-    /// The status of a session. `Hidden` comes before `Parked`, and both before a look whether somebody has the session open.
+    /// The status of a session. `Hidden` comes before `Parked`, and both before the check whether the session is open.
     pub(crate) fn of(&self, session: &SessionId) -> SessionStatus {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,

@@ -1,9 +1,9 @@
 //! The upkeep of a store's folder: its layout version, its reserves (files that keep room on a full disk), and what dead owners
-//! left. An owner is one store that is open for writing; it is dead when nobody holds its lock file any more.
+//! left. An owner is one store that is open for writing; it is dead when its lock file is free.
 //!
 //! Opening to write ([`become_owner`]) makes this store an owner and finishes what dead owners left: it replays their commit logs
 //! and empties the folders of erased sessions. If another store is replaying them for 10 s, the logs are left to that store. A
-//! leftover that cannot be finished is reported and kept for the next time; the store opens all the same.
+//! leftover that cannot be finished is reported and kept for the next time; the store still opens.
 //!
 //! A change must keep this order: version checked → `owners/` locked → reserves of dead owners removed, so that a store which died
 //! on a full disk can be opened → own lock file made → dead logs replayed. [`bury`] needs the lock on `owners/`, and must leave a
@@ -109,8 +109,8 @@ pub(in crate::tape) fn bury(disk: &dyn Disk, layout: &Layout, name: &str) -> Res
     Ok(replayed)
 }
 
-/// Reserves room on the disk, where it is missing: the reserve, to end open work on a full disk; and the smaller `spare`, which
-/// stays for as long as this owner lives. A store that finishes what this owner left gives both up first.
+/// Reserves room on the disk, if it is missing: the reserve, to end open work on a full disk; and the smaller `spare`, which
+/// stays for as long as this owner lives. A store that finishes what this owner left frees both first.
 pub(in crate::tape) fn make_reserve(layout: &Layout, owner: &str, bytes: u64) -> Result<(), TapeError> {
     // On a disk that is nearly full, a smaller spare is enough to open a store.
     let sizes = [SPARE_BYTES_MAX, SPARE_BYTES_MAX / 2, SPARE_BYTES_MAX / 4].map(|size| size.min(bytes));
@@ -154,7 +154,7 @@ pub(in crate::tape) fn check_version(layout: &Layout, make: bool) -> Result<(), 
     };
     match text.trim().parse() {
         Ok(found) if found > LAYOUT_VERSION => Err(TapeError::Newer { file, found, known: LAYOUT_VERSION }),
-        // An unreadable number is no reason to refuse: each line has its own version.
+        // An unreadable number must not prevent opening: each line has its own version.
         _ => Ok(()),
     }
 }

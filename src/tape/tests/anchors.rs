@@ -75,7 +75,7 @@ fn an_entry_that_is_not_there_is_named_with_the_last_one_that_is() {
     assert!(matches!(store.anchors(&id("none")), Err(TapeError::Missing { .. })));
 }
 
-/// What is behind the entry, and what is before its anchor, is not looked at; a bad line in between is named.
+/// What is after the entry, and what is before its anchor, is not checked; a bad line in between is named.
 #[test]
 fn nothing_outside_of_what_was_asked_for_needs_to_be_sound() {
     let folder = own_folder();

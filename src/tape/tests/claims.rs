@@ -15,7 +15,7 @@ fn claimed<T: std::fmt::Debug>(result: Result<T, TapeError>) -> u32 {
     }
 }
 
-/// Puts a file of its own in the place: claims and `writer` files are further names of their owner's lock file.
+/// Puts a separate file in the place: claims and `writer` files are further names of their owner's lock file.
 fn put(path: &std::path::Path, text: &str) {
     let _ = fs::remove_file(path);
     fs::write(path, text).unwrap();
@@ -194,7 +194,7 @@ fn a_handle_that_is_dropped_is_written_out_before_the_session_is_given_back() {
     }
 }
 
-/// Finding: whoever has the session next took it for an answer to an append of its own.
+/// Finding: the next owner of the session took it for an answer to its own append.
 #[test]
 fn an_append_is_told_before_its_session_is_given_back() {
     for options in [small(), power()] {
@@ -248,7 +248,7 @@ fn a_store_that_is_dropped_finishes_in_the_background() {
     assert_eq!(said, entries(1..=40));
 }
 
-/// Finding: what somebody was killed over, between making a claim and giving it its name, stayed for ever.
+/// Finding: the file of a process killed between making a claim and naming it stayed for ever.
 #[test]
 fn what_a_dead_one_had_begun_goes_with_the_next_to_open_and_what_a_live_one_has_stays() {
     let folder = own_folder();
@@ -261,15 +261,15 @@ fn what_a_dead_one_had_begun_goes_with_the_next_to_open_and_what_a_live_one_has_
     assert_eq!(drafts.map(|path| path.exists()), [false, true]);
 }
 
-/// A claim counts only with the word of who wrote last. Finding: where that could not be put, the claim stayed, and everybody else
-/// was told that the session is in use.
+/// A claim counts only with the note of who wrote last. Finding: if that could not be put, the claim stayed, and all others saw
+/// the session as in use.
 #[test]
 fn a_claim_that_cannot_be_completed_is_nobodys() {
     let folder = own_folder();
     let one = Store::open(folder.path(), small()).unwrap();
     drop(one.create(&id("s"), deaf()).unwrap());
     let two = Store::open(folder.path(), small()).unwrap();
-    // Where its file is to be there is a folder.
+    // A folder is in the place of its file.
     let writer = folder.path().join("sessions/s/writer");
     fs::remove_file(&writer).unwrap();
     fs::create_dir(&writer).unwrap();

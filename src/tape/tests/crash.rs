@@ -14,7 +14,7 @@ use crate::{
 /// Where the child writes; unset in an ordinary run of the tests.
 const FOLDER: &str = "TAMTAM_TEST_TAPE_FOLDER";
 
-/// Not a test of its own: the child that is killed. Appends to two tapes and says what was acknowledged.
+/// Not a separate test: the child that is killed. Appends to two tapes and says what was acknowledged.
 #[test]
 fn child_that_writes_until_it_is_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };

@@ -249,7 +249,7 @@ fn a_closed_store_takes_nothing_more() {
     claim("memory", &store, &|| store.close());
 }
 
-/// What is noted of sessions, and who has them, is the engine's to remember: it outlives whoever noted it.
+/// What is noted of sessions, and who has them, is the engine's to remember: it outlives the process that noted it.
 #[test]
 fn sessions_are_listed_marked_and_found_again() {
     each_engine(|engine, store| {
@@ -311,7 +311,7 @@ fn who_gives_a_session_back_is_told_when_others_can_have_it() {
     });
 }
 
-/// Which sessions go on from which, and whose entries are whose.
+/// Which sessions continue from which, and whose entries are whose.
 #[test]
 fn where_forks_come_from_is_known() {
     each_engine(|engine, store| {

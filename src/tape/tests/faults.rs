@@ -12,7 +12,7 @@ use crate::{
     words::ids::Seq,
 };
 
-/// So many tapes on a slow disk, each with an entry: the second one of the first stands at the gate, and those of the others are
+/// So many tapes on a slow disk, each with an entry: the second one of the first waits at the gate, and those of the others are
 /// queued.
 fn queued(folder: &std::path::Path, options: StoreOptions, many: usize) -> (Store, Arc<FakeDisk>, Vec<Waiting>) {
     let disk = FakeDisk::new();
@@ -22,7 +22,7 @@ fn queued(folder: &std::path::Path, options: StoreOptions, many: usize) -> (Stor
     for tape in &mut tapes {
         tape.append(&[entry(1)]).unwrap();
     }
-    // What is told is taken out of the queue a moment later.
+    // A reported append is taken out of the queue a moment later.
     assert!(store.settle(LONG));
     disk.shut();
     for tape in &mut tapes {
@@ -201,7 +201,7 @@ fn a_panic_of_the_thread_loses_and_doubles_nothing() {
             for tape in &tapes {
                 assert_eq!(tape.told.recv_timeout(LONG).unwrap().unwrap(), Seq(2), "operation {nth}");
             }
-            // What is told is taken out of the queue a moment later, and the tape is given back then.
+            // A reported append is taken out of the queue a moment later, and the tape is given back then.
             assert!(store.settle(LONG));
             drop(tapes);
             for n in 0..12 {
@@ -275,7 +275,7 @@ fn at_most_so_many_files_are_open() {
     };
     assert_eq!(entries_open(), 4);
     drop(tapes);
-    // On a disk that stands still, the I/O thread gives them back; the file goes with the last who has the tape.
+    // On a stalled disk, the I/O thread releases them; the file goes with the last who has the tape.
     let started = Instant::now();
     while entries_open() > 0 && started.elapsed() < LONG {
         std::thread::sleep(Duration::from_millis(1));
@@ -332,7 +332,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// D04, R8: full, told, closed with the reserve, freed, and on.
+/// D04, R8: full, reported, closed with the reserve, freed, and on.
 #[test]
 fn a_full_disk_is_told_the_reserve_closes_what_is_open_and_it_goes_on() {
     let Some(disk) = SmallDisk::mount() else {

@@ -1,4 +1,4 @@
-//! What is in the folder, and what reading it gives.
+//! What is in the folder, and what reading it returns.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -57,7 +57,7 @@ fn a_session_is_created_once_and_loaded_as_often_as_wanted() {
     assert!(matches!(store.load(&id("s"), deaf()), Err(TapeError::Missing { .. })));
     assert!(matches!(store.read(&id("s"), Seq(0)), Err(TapeError::Missing { .. })));
     drop(store.create(&id("s"), deaf()).unwrap());
-    // Whoever made it left before its first entry: there is nothing yet that could be lost.
+    // Its maker left before its first entry: nothing could be lost yet.
     let made_anew = store.create(&id("s"), deaf()).unwrap();
     assert!(matches!(store.create(&id("s"), deaf()), Err(TapeError::Exists { .. })));
     drop(made_anew);

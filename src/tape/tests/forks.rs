@@ -1,4 +1,4 @@
-//! Forks: sessions that go on from another one's tape, and what deleting does to either.
+//! Forks: sessions that continue from another one's tape, and what deleting does to either.
 
 use std::{
     fs,
@@ -54,7 +54,7 @@ fn file(store: &Store, session: &str, anchor: &str) -> PathBuf {
     store.path().join("sessions").join(session).join("anchors").join(anchor).join("entries.jsonl")
 }
 
-/// C-28, S-09, BDD-TAPE-013, 014, 030, SESSION-ERR-002, SESSION-ERR-008: a fork has what its parent had, goes on alone, and the
+/// C-28, S-09, BDD-TAPE-013, 014, 030, SESSION-ERR-002, SESSION-ERR-008: a fork has what its parent had, continues alone, and the
 /// parent does not notice.
 /// SESSION-ERR-001: after each fork has three entries more, the parent's tape is read again and is what it was.
 #[test]
@@ -143,8 +143,8 @@ fn a_fork_in_the_middle_of_an_append_or_of_nothing_is_refused_and_leaves_nothing
     assert!(matches!(reader.fork(&id("p"), None, &id("f"), NOW), Err(TapeError::ReadingOnly)));
 }
 
-/// A fork of a fork; from before the first fork it is one of the first parent. Once it has an anchor of its own, no other tape is
-/// read to open it.
+/// A fork of a fork; from before the first fork it is one of the first parent. Once it has its own anchor, no other tape is read
+/// to open it.
 #[test]
 fn a_fork_of_a_fork_reads_on_and_an_anchor_of_its_own_ends_that() {
     let folder = own_folder();
@@ -201,7 +201,7 @@ fn forks_of_forks_are_refused_beyond_their_bound_with_what_to_do() {
     assert_eq!(load_entries(&store, &id("one-more")).len(), 2);
 }
 
-/// Issue 5, must show 5, in a scaled form: what a fork writes does not depend on what it goes on from.
+/// Issue 5, must show 5, in a scaled form: what a fork writes does not depend on what it continues from.
 #[test]
 fn a_fork_writes_the_same_few_bytes_and_files_however_long_its_parent_is() {
     let folder = own_folder();
@@ -245,7 +245,7 @@ fn verify_of_a_fork_checks_that_its_parent_has_what_it_goes_on_from() {
     let (of_parent, own) = (file(&store, "p", "002_phase-1"), file(&store, "f", "003_forked"));
     let whole = fs::read_to_string(&of_parent).unwrap();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-    // The same tape, made anew with another word in it: sound in itself.
+    // The same tape, made again with another word in it: sound in itself.
     let elsewhere = own_folder();
     let other = Store::open(elsewhere.path(), small()).unwrap();
     let mut tape = Waiting::create(&other, &id("p"));
@@ -295,7 +295,7 @@ fn a_missing_tape_further_up_is_a_finding() {
     }
 }
 
-/// What is behind the fork point is the parent's matter: it may be torn, damaged or go on as it likes.
+/// What is after the fork point is the parent's matter: it may be torn, damaged or continued.
 #[test]
 fn damage_behind_the_fork_point_is_none_of_the_forks() {
     let folder = own_folder();
@@ -395,7 +395,7 @@ fn expected_of_g(store: &Store) -> Vec<Entry> {
     all
 }
 
-/// Whatever a crash leaves of making and deleting forks, the next store that is opened goes on from there.
+/// From any remains of making and deleting forks after a crash, the next store that is opened continues.
 #[test]
 fn forks_and_deletions_that_were_cut_off_are_finished_or_undone_at_the_next_start() {
     let places = |folder: &Path| {
@@ -488,7 +488,7 @@ fn hide(root: &Path, session: &str) {
     fs::write(root.join("sessions").join(session).join("hidden"), "").unwrap();
 }
 
-/// A name that was given up half-way can be used again, for a fork or a session.
+/// A name that was abandoned half-way can be used again, for a fork or a session.
 #[test]
 fn a_fork_whose_maker_died_is_made_again_under_its_name() {
     let folder = own_folder();
@@ -502,7 +502,7 @@ fn a_fork_whose_maker_died_is_made_again_under_its_name() {
     }
 }
 
-/// Many fork while others delete: whoever has a fork can read it, and what nobody needs is gone in the end.
+/// Many fork while others delete: each fork can be read, and what is not needed is gone in the end.
 #[test]
 fn forks_and_deletions_side_by_side_leave_no_fork_without_its_parent() {
     let folder = own_folder();

@@ -1,4 +1,4 @@
-//! Opening a store where something is in the way: a full disk, what cannot be replayed or removed, somebody else who is at it.
+//! Opening a store where something is in the way: a full disk, what cannot be replayed or removed, another process at work.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -45,7 +45,7 @@ fn a_full_disk_is_opened_with_the_room_that_the_dead_one_kept() {
     }
 }
 
-/// D04: also where it was given up before the end came: what opening takes is kept apart.
+/// D04: also if it was freed before the end came: what opening takes is kept apart.
 #[test]
 fn a_full_disk_is_opened_when_the_dead_one_had_given_up_its_room() {
     for durability in ["process", "power"] {
@@ -72,7 +72,7 @@ fn a_full_disk_is_opened_when_the_dead_one_had_given_up_its_room() {
     }
 }
 
-/// Puts a folder where a file was, which no disk can write; gives back how to undo that.
+/// Puts a folder where a file was, which no disk can write; returns how to undo that.
 fn spoil(path: &Path) -> impl FnOnce() + use<> {
     let (path, moved) = (path.to_owned(), path.with_extension("moved"));
     fs::rename(&path, &moved).unwrap();
@@ -132,7 +132,7 @@ fn a_log_that_cannot_be_read_keeps_nobody_from_the_sessions_of_others() {
     store.close(LONG).unwrap();
 }
 
-/// The others are finished all the same, in whatever order the folder names them.
+/// The others are still finished, in any order of the folder.
 #[test]
 fn a_deletion_that_cannot_be_finished_keeps_nobody_out() {
     let folder = own_folder();
@@ -194,7 +194,7 @@ fn nobody_is_told_that_a_dead_process_has_a_session() {
     assert!(said.unwrap() >= last[0]);
 }
 
-/// One dead neighbour with a full log keeps nobody waiting who only wants room, or a mark.
+/// One dead neighbour with a full log delays no caller who only wants room, or a mark.
 #[test]
 fn who_replays_a_log_to_load_a_session_holds_up_no_other() {
     let folder = own_folder();
@@ -234,7 +234,7 @@ fn a_store_that_opens_while_another_replays_sees_what_was_open() {
     assert_eq!(open, [id("a"), id("b")]);
 }
 
-/// Somebody made a session of the same name while the deletion of the old one failed half-way: it stays claimed.
+/// A session of the same name was made while the deletion of the old one failed half-way: it stays claimed.
 #[cfg(feature = "fault-injection")]
 #[test]
 fn a_deletion_that_fails_half_way_leaves_the_claim_of_who_came_after() {

@@ -1,5 +1,5 @@
-//! `Durability::Power`: sessions that are given back, deleted, made anew and written by others, and what the commit log says
-//! of their earlier lives. A copy of the store's folder is what a `kill -9` leaves.
+//! `Durability::Power`: sessions that are released, deleted, made again and written by others, and what the commit log says of
+//! their earlier lives. A copy of the store's folder is what a `kill -9` leaves.
 
 use std::{fs, path::Path, sync::atomic::Ordering};
 
@@ -74,7 +74,7 @@ fn a_session_that_was_given_back_is_on_the_disk_with_all_its_anchors() {
     store.close(LONG).unwrap();
 }
 
-/// A sync that failed is not asked again as if nothing had been: not by the next one who gives the session back either.
+/// A sync that failed is not repeated as if nothing had been: not by the next release of the session either.
 #[test]
 fn a_session_that_could_not_be_synced_is_on_the_disk_when_it_is_given_back_again() {
     for nth in 0..6 {
@@ -95,7 +95,7 @@ fn a_session_that_could_not_be_synced_is_on_the_disk_when_it_is_given_back_again
     }
 }
 
-/// What was deleted is nobody's business any more: no append fails over it, and it does not come back.
+/// A deleted session is forgotten: no append fails over it, and it does not come back.
 #[test]
 fn a_deleted_session_fails_no_append_of_others_and_stays_deleted() {
     let folder = own_folder();
@@ -110,7 +110,7 @@ fn a_deleted_session_fails_no_append_of_others_and_stays_deleted() {
     store.close(LONG).unwrap();
 }
 
-/// The same where somebody's hands did it, while the session was open: it fails alone.
+/// The same if it was deleted by hand, while the session was open: it fails alone.
 #[test]
 fn a_session_whose_folder_is_gone_fails_no_append_of_others_and_is_not_made_again() {
     let folder = own_folder();
@@ -127,7 +127,7 @@ fn a_session_whose_folder_is_gone_fails_no_append_of_others_and_is_not_made_agai
     store.close(LONG).unwrap();
 }
 
-/// A large append is synced by itself and is not in the log: when files are written again from the log, it stays.
+/// A large append is synced separately and is not in the log: when files are written again from the log, it stays.
 #[test]
 fn what_is_written_again_after_a_failed_sync_is_not_cut_before_a_large_append() {
     for nth in 0..6 {
@@ -170,7 +170,7 @@ fn a_session_made_anew_does_not_get_what_the_deleted_one_said() {
     store.close(LONG).unwrap();
 }
 
-/// The same where another owner deleted it, made it anew and wrote it in between.
+/// The same if another owner deleted it, made it again and wrote it in between.
 #[test]
 fn a_log_does_not_write_over_what_others_wrote_since() {
     for powers in [[true, true], [true, false]] {
@@ -289,8 +289,8 @@ fn an_append_that_failed_is_not_there_after_a_kill() {
     }
 }
 
-/// D02, D03: appends small and large, anchors, sessions that are given back, loaded, deleted and made anew, on a disk of which
-/// one operation fails, or all from one on. What was acknowledged is there after the end, whatever the end was.
+/// D02, D03: appends small and large, anchors, sessions that are released, loaded, deleted and made again, on a disk of which one
+/// operation fails, or all from one on. What was acknowledged is there after the end, whatever the end was.
 #[test]
 fn whatever_sessions_go_through_what_was_acknowledged_is_there_after_the_end() {
     for count in [1, 10_000] {

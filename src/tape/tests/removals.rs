@@ -37,7 +37,7 @@ fn at_once<A: Send, B: Send>(round: usize, one: impl FnOnce() -> A + Send, other
     })
 }
 
-/// Finding: a protection in the moment of the removal went with the session, and whoever protected it was told that it stays. Of the two,
+/// Finding: a protection in the moment of the removal went with the session, and its caller was told that it stays. Of the two,
 /// the protection holds, or is refused and nothing is left of it.
 #[test]
 fn of_a_pin_and_a_sweep_at_once_one_has_its_way() {
@@ -66,7 +66,7 @@ fn a_removal_looks_at_the_marks_when_it_has_the_decision() {
     decision.lock().unwrap();
     let kept = std::thread::scope(|scope| {
         let removing = scope.spawn(|| store.erase(&id("p"), None, &[Mark::Protected]));
-        // It waits for the decision by then. Where it does not come so far, it looks later, and sees the mark all the same.
+        // It waits for the decision by then. If it is not that far, it checks later, and still sees the mark.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let protected = store.layout().protected();
         fs::create_dir_all(&protected).and_then(|()| fs::write(protected.join("p"), "")).unwrap();
@@ -77,8 +77,8 @@ fn a_removal_looks_at_the_marks_when_it_has_the_decision() {
     assert!(store.exists(&id("p")));
 }
 
-/// A fork that is made in the moment of a removal keeps what it goes on from, or is not made: none is ever there without it. A
-/// sweep does not hide it either.
+/// A fork that is made in the moment of a removal keeps its parent, or is not made: none ever exists without it. A sweep does not
+/// hide it either.
 #[test]
 fn a_session_that_is_forked_in_the_moment_of_its_removal_is_there_for_the_fork() {
     each_engine(|engine, store| {
@@ -106,7 +106,7 @@ fn a_session_that_is_forked_in_the_moment_of_its_removal_is_there_for_the_fork()
     });
 }
 
-/// Each takes one fork of a deleted session away, and with the last one it goes too, whoever that is.
+/// Each takes one fork of a deleted session away, and with the last one it goes too, whichever that is.
 #[test]
 fn two_that_delete_the_last_forks_at_once_leave_nothing() {
     each_engine(|engine, store| {
@@ -123,7 +123,7 @@ fn two_that_delete_the_last_forks_at_once_leave_nothing() {
     });
 }
 
-/// Whoever deleted the last fork was killed before the hidden one: the next start erases that, and leaves what has forks.
+/// The deletion of the last fork was killed before the hidden one: the next start erases that, and leaves what has forks.
 #[test]
 fn what_was_hidden_and_has_no_fork_is_erased_at_the_next_start() {
     each_engine(|engine, store| {
@@ -135,7 +135,7 @@ fn what_was_hidden_and_has_no_fork_is_erased_at_the_next_start() {
         for hidden in ["p", "f"] {
             assert_eq!(store.delete(&id(hidden)).unwrap(), Deleted::Hidden, "{engine}");
         }
-        // The marks say that there are forks, as they do where somebody was killed.
+        // The marks say that there are forks, as after a kill.
         assert_eq!(store.erase(&id("h"), None, &[]).unwrap(), None);
         assert_eq!(finish_deletions(store).len(), 0, "{engine}");
         assert_eq!(store.names().unwrap(), [id("g"), id("p")], "{engine}");
@@ -146,7 +146,7 @@ fn what_was_hidden_and_has_no_fork_is_erased_at_the_next_start() {
     });
 }
 
-/// Files may say that two sessions go on from each other. Each is removed all the same.
+/// Files may say that two sessions continue from each other. Each is still removed.
 #[test]
 fn sessions_that_name_each_other_as_what_they_go_on_from_can_be_removed() {
     let folder = own_folder();
@@ -155,7 +155,7 @@ fn sessions_that_name_each_other_as_what_they_go_on_from_can_be_removed() {
     for (parent, fork) in [("p", "f"), ("f", "g")] {
         store.fork(&id(parent), None, &id(fork), NOW).unwrap();
     }
-    // What goes on from f takes the place of what f goes on from.
+    // The session that continues from f takes the place of f's parent.
     let sessions = folder.path().join("sessions");
     fs::rename(sessions.join("p/forks"), sessions.join("g/forks")).unwrap();
     fs::rename(sessions.join("f/forks/g"), sessions.join("f/forks/p")).unwrap();

@@ -1,5 +1,5 @@
 //! Promise 6: a bad line in the middle leaves a session that can be read up to the last append before it, and forked there.
-//! The fork is a session like any other: it opens, goes on, goes out and comes in.
+//! The fork is a session like any other: it opens, continues, is exported and imported.
 
 use std::{fs, io, path::PathBuf};
 
@@ -51,7 +51,7 @@ fn fork(store: &Store, from: &str, at: Option<Seq>, name: &str) -> Result<Seq, T
     store.fork(&id(from), at, &id(name), NOW).map(|forked| forked.seq)
 }
 
-/// It opens, says what was said up to there, goes on, and does so from another store as well.
+/// It opens, shows what was said up to there, continues, and does so from another store as well.
 fn lives(store: &Store, name: &str, up_to: Seq) {
     assert_eq!(store.verify(&id(name)).unwrap(), [], "{name}");
     let whole = store.read(&id(name), Seq(0)).unwrap();
@@ -106,7 +106,7 @@ fn a_session_with_a_bad_line_is_read_and_forked_up_to_the_last_append_before_it(
     }
 }
 
-/// A session that is whole says so, also while the end of an append is being written; a torn tail is no damage.
+/// A session that is whole says so, also while the end of an append is being written; a torn tail is not damage.
 #[test]
 fn a_sound_session_ends_where_its_last_append_does() {
     let folder = own_folder();
@@ -295,7 +295,7 @@ fn come_in(out: &[u8], name: &str) -> Vec<Entry> {
     other.read(&id(name), Seq(0)).unwrap()
 }
 
-/// The writer goes on in the same anchor, begins new ones, or is cut off in the middle of an append, while the file is written:
+/// The writer continues in the same anchor, begins new ones, or is cut off in the middle of an append, while the file is written:
 /// what was there when it began is in it.
 #[test]
 fn an_export_beside_a_writer_has_what_was_there_when_it_began() {
@@ -388,7 +388,7 @@ fn an_export_takes_many_large_outputs_that_are_tidied_up_meanwhile() {
     assert!((0..100).all(|n| read(n) == format!("output {n}")));
 }
 
-/// Deleted while it goes out: what was written is no export, and that is said. Else a backup would be one of nothing.
+/// Deleted during its export: what was written is not an export, and an error says so. Else a backup would be one of nothing.
 #[test]
 fn an_export_of_a_session_that_is_deleted_meanwhile_fails() {
     let folder = own_folder();
@@ -408,8 +408,8 @@ fn of_maker(store: &Store, fork: &str, owner: &str) {
     fs::write(store.path().join("sessions/p/forks").join(fork), "").unwrap();
 }
 
-/// A fork's maker was killed before the first line of it: nobody goes on from the parent then, so it goes when it is deleted.
-/// One that lives is waited for.
+/// A fork's maker was killed before the first line of it: no session continues from the parent then, so it goes when it is
+/// deleted. One that lives is waited for.
 #[test]
 fn a_fork_whose_maker_was_killed_does_not_keep_its_parent() {
     let folder = own_folder();

@@ -1,4 +1,4 @@
-//! A disk that stands still: one caller at most waits for it, and everybody else goes on.
+//! A stalled disk: one caller at most waits for it, and all others continue.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -43,14 +43,14 @@ fn an_append_that_the_disk_holds_up_holds_up_no_other_session() {
     });
 }
 
-/// The store's thread is not there to be waited for, either: while its write does not come back, nobody tries it in place.
+/// The store's thread is not there to be waited for, either: while its write does not come back, no caller writes in place.
 #[test]
 fn a_write_of_the_thread_that_does_not_come_back_holds_up_nobody() {
     while_the_first_is_held_up(&["a", "b", "c"], |store, disk, others| {
         let folder = store.path().to_owned();
         assert!(matches!(others[0].tape.append(&[entry(1)]), Appended::Later));
         disk.wait_until_so_many_wait(2);
-        // The first is through, and the thread still stands there.
+        // The first is through, and the thread still hangs there.
         disk.open_but_to(r#""session":"b""#);
         let written = folder.join("sessions/a/anchors/001_session-start/entries.jsonl");
         while fs::metadata(&written).unwrap().len() == 0 {
@@ -62,7 +62,7 @@ fn a_write_of_the_thread_that_does_not_come_back_holds_up_nobody() {
     });
 }
 
-/// Nobody who gives a session back waits for the disk, and nobody is told before others can have it.
+/// A release of a session does not wait for the disk, and is reported only when others can have it.
 #[test]
 fn a_session_is_given_back_behind_what_the_disk_holds_up() {
     let (tell, told) = std::sync::mpsc::channel();
@@ -85,7 +85,7 @@ fn a_store_is_closed_within_its_limit_while_an_append_in_place_is_held_up() {
         assert!(matches!(store.load(&id("a"), deaf()), Err(TapeError::Claimed { .. })), "nor does a load wait for it");
         assert!(matches!(store.close(Duration::ZERO), Err(TapeError::Busy { .. })));
         assert!(matches!(others[0].tape.append(&[entry(1)]), Appended::Now(Err(TapeError::Closed))));
-        // Until it comes back nobody else writes there.
+        // Until it comes back no one else writes there.
         let other = Store::open(store.path(), small()).unwrap();
         assert!(matches!(other.load(&id("a"), deaf()), Err(TapeError::Claimed { .. })));
     });
@@ -104,7 +104,7 @@ fn marks_of_open_turns_are_left_to_the_thread_while_the_disk_stands_still() {
         }
         assert!(matches!(others[0].tape.append(&[entry(1)]), Appended::Later));
         disk.wait_until_so_many_wait(2);
-        // The thread stands at the append of b, and what comes now is behind it.
+        // The thread is at the append of b, and what comes now is after it.
         store.mark_open(&id("c")).unwrap();
         assert!(matches!(others[1].tape.append(&[entry(1)]), Appended::Later));
         assert_eq!(store.open_sessions().unwrap(), [id("b")]);
@@ -141,7 +141,7 @@ fn a_mark_does_not_pass_one_that_waits() {
         disk.open_up();
         assert!(matches!(held_up.join().unwrap(), Appended::Now(Ok(Seq(1)))));
     });
-    // The thread tells somebody, who takes their time, of the append before the mark.
+    // The thread reports the append before the mark to a slow receiver.
     tells.recv_timeout(LONG).unwrap();
     store.mark_closed(&id("s")).unwrap();
     go_on.send(()).unwrap();
@@ -150,7 +150,7 @@ fn a_mark_does_not_pass_one_that_waits() {
     drop(tape);
 }
 
-/// Promise 11: a session is refused as often as somebody tries, and that makes no work for later.
+/// Promise 11: a session is refused on each try, and that makes no work for later.
 #[test]
 fn a_turn_that_is_refused_again_and_again_leaves_one_mark_to_be_put() {
     let folder = own_folder();
@@ -187,7 +187,7 @@ fn a_turn_that_is_refused_again_and_again_leaves_one_mark_to_be_put() {
     assert_eq!(store.open_sessions().unwrap(), [id("b")]);
 }
 
-/// Promise 5: nobody would find it again.
+/// Promise 5: it would never be found again.
 #[test]
 fn a_turn_whose_mark_cannot_be_made_does_not_begin() {
     for options in [small(), power()] {
@@ -255,7 +255,7 @@ fn a_turn_whose_mark_could_not_be_made_by_then_does_not_begin() {
 #[test]
 fn a_handle_that_is_dropped_while_the_disk_stands_still_waits_for_nothing() {
     let (_folder, store) = while_the_first_is_held_up(&["a", "b", "c"], |store, disk, others| {
-        // The thread stands at the append of c, and what comes now is behind it.
+        // The thread is at the append of c, and what comes now is after it.
         assert!(matches!(others[1].tape.append(&[entry(1)]), Appended::Later));
         disk.wait_until_so_many_wait(2);
         let (notify, _) = listener();

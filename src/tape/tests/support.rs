@@ -71,7 +71,7 @@ pub(crate) fn store_on(folder: &Path, options: StoreOptions, disk: &Arc<FakeDisk
 
 pub(super) type Told = Result<Seq, TapeError>;
 
-/// A notify and what it was told.
+/// A notify and what it received.
 pub(super) fn listener() -> (Notify, Receiver<Told>) {
     let (tell, told): (Sender<Told>, _) = channel();
     (Arc::new(move |result| drop(tell.send(result))), told)
@@ -116,7 +116,8 @@ pub(super) fn load_entries(store: &Store, session: &SessionId) -> Vec<Entry> {
     store.load(session, deaf()).unwrap().entries
 }
 
-/// Makes the last line of a file one that a later version wrote, and gives what the file says then. It has another line before it.
+/// Makes the last line of a file one that a later version wrote, and returns the file's content then. It has another line before
+/// it.
 #[cfg(feature = "sqlite")]
 pub(crate) fn make_last_line_newer(file: &Path) -> String {
     let lines = std::fs::read_to_string(file).unwrap();
@@ -216,7 +217,7 @@ impl FakeDisk {
         self.moved.notify_all();
     }
 
-    /// Waits until a write stands at the gate.
+    /// Waits until a write is at the gate.
     pub(crate) fn wait_until_one_waits(&self) {
         self.wait_until_so_many_wait(1);
     }
@@ -290,12 +291,12 @@ impl Disk for FakeDisk {
         self.run(|| {}, || RealDisk.length(file))
     }
 
-    /// Slow when told to be, and never because of the machine that the tests run on.
+    /// Slow on demand, and never because of the machine that the tests run on.
     fn is_slow(&self, _: Duration) -> bool {
         self.delay_us.load(Ordering::SeqCst) > 0
     }
 
-    /// While a write stands at the gate; never because of the machine that the tests run on.
+    /// While a write is at the gate; never because of the machine that the tests run on.
     fn is_stalled(&self, _: Duration) -> bool {
         self.gate.lock().unwrap().waiting > 0
     }

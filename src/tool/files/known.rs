@@ -21,7 +21,7 @@ use crate::{
 /// The most entries of one table.
 pub(crate) const ENTRIES_MAX: usize = 16_384;
 
-/// A file that a call read or wrote, in the state `version`. It gives the old content of a file that a shell command changes
+/// A file that a call read or wrote, in the state `version`. It supplies the old content of a file that a shell command changes
 /// later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
@@ -53,7 +53,7 @@ impl<V> Default for Known<V> {
 }
 
 impl<V: Clone> Known<V> {
-    /// Remembers `what` in place of the entry that was there. In a full table the oldest entry gives way.
+    /// Remembers `what` in place of the entry that was there. In a full table the oldest entry is dropped.
     pub(crate) fn remember(&self, session: &SessionId, path: PathBuf, what: V) {
         let (mut table, key) = (self.0.lock(), (session.clone(), path));
         table.count += 1;
@@ -69,14 +69,14 @@ impl<V: Clone> Known<V> {
         }
     }
 
-    /// What was last remembered of a file; `None` where nothing is known.
+    /// What was last remembered of a file; `None` if nothing is known.
     pub(crate) fn recall(&self, session: &SessionId, path: PathBuf) -> Option<V> {
         self.0.lock().entries.get(&(session.clone(), path)).map(|(_, what)| what.clone())
     }
 }
 
 impl Known<Remembered> {
-    /// The content of a file in the state `version`; `None` where the content or the file is not known in this state.
+    /// The content of a file in the state `version`; `None` if the content or the file is not known in this state.
     pub(crate) fn content(&self, session: &SessionId, path: PathBuf, version: &Version) -> Option<FileImage> {
         self.recall(session, path).filter(|known| known.version == *version)?.image
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::tool::workspace::Workspace;
 
-    /// The memory is bounded, each session has its own, and a file that was touched is not known any more.
+    /// The memory is bounded, each session has its own, and a touched file is not known any more.
     #[test]
     fn a_file_is_known_in_one_state_by_one_session() {
         let folder = tempfile::tempdir().unwrap();

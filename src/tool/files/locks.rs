@@ -66,8 +66,8 @@ pub(crate) struct FileLock {
 }
 
 impl FileLocks {
-    /// Waits until no other call writes the file that a path leads to (or the path itself, where no file is there yet), and locks
-    /// it. `None` where `stop` answers true first.
+    /// Waits until no other call writes the file that a path leads to (or the path itself, if no file exists yet), and locks it.
+    /// `None` if `stop` answers true first.
     pub(crate) fn take(
         &self,
         workspace: &Workspace,
@@ -84,7 +84,7 @@ impl FileLocks {
         }
     }
 
-    /// Waits until no other call writes this file, and locks it. `None` where `stop` answers true first.
+    /// Waits until no other call writes this file, and locks it. `None` if `stop` answers true first.
     ///
     /// Waiting calls are not served in order: a call that came later may be served first.
     pub(crate) fn lock(&self, key: FileKey, stop: impl Fn() -> bool) -> Option<FileLock> {

@@ -1,9 +1,9 @@
-//! The notes of a session: a file beside its tape with one line for each change that a file tool or a restore is about to make to a
-//! file, and a line that takes a note back where the change was not made. Commands of `bash` write no notes.
+//! The notes of a session: a file next to its tape with one line for each change that a file tool or a restore is about to make to
+//! a file, and a line that takes a note back where the change was not made. Commands of `bash` write no notes.
 //!
-//! A call reports its changes with its result, and a restore with its entry on the tape. If the process dies before, the notes tell
-//! what was about to be changed. The reader (`ops/restore/history.rs`) ignores a note where the result of its call lists the path,
-//! and the notes of a restore that has its entry.
+//! A call reports its changes with its result, and a restore with its entry on the tape. If the process dies before, the notes
+//! name the files about to be changed. The reader (`ops/restore/history.rs`) ignores a note if the result of its call lists the
+//! path, and the notes of a restore that has its entry.
 //!
 //! The callers must write the note first and change the file then; a note that cannot be written does not stop the change.
 //! `notes.jsonl` is a stored format, so a change must read old lines; of a long file only the last 64 MiB are read. A note is
@@ -31,7 +31,7 @@ pub(crate) struct Note {
     /// The key of a restore; `None` for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restore: Option<String>,
-    /// The change that is to be made, or with `not_made` the one that was not made.
+    /// The planned change, or with `not_made` the one that was not made.
     #[serde(flatten)]
     pub(crate) change: FileChange,
     /// Whether this note takes an earlier one back: the change was not made after all.

@@ -1,4 +1,4 @@
-//! The vault of a session: contents of files, kept by their hash beside the session's tape, so that a restore can bring them back.
+//! The vault of a session: contents of files, kept by their hash next to the session's tape, so that a restore can bring them back.
 //! They are the contents before and after the changes of calls and restores, and those of files that the session had read before a
 //! command of `bash`.
 //!
@@ -9,10 +9,10 @@
 //!   notes.jsonl         changes that are about to be made
 //! ```
 //!
-//! If the process dies, a content is there whole or not at all. After a power cut it may be damaged, because contents are not
+//! If the process dies, a content is either whole or missing. After a power cut it may be damaged, because contents are not
 //! synced, as the files that they come from are not. [`Vault::read`] checks the hash and reports damage. [`Limits`] bounds the
-//! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why in
-//! `not_kept`, and the caller goes on. A content stays as long as its session.
+//! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why
+//! in `not_kept`, and the caller continues. A content stays as long as its session.
 //!
 //! A change must keep this layout, because tapes name contents by hash. A hash that is read comes from a tape and must be checked
 //! before it becomes a path. All functions block on the disk. [`Vault::keep`] holds, while it writes, a lock that all sessions of
@@ -39,7 +39,7 @@ use crate::{
 /// How many sums of folders are remembered. When there would be more, all are forgotten, and counted again when they are needed.
 const SUMS_MAX: usize = 1_024;
 
-/// Why nothing is kept where there is no folder for it.
+/// Why nothing is kept without a folder for it.
 const NO_FOLDER: &str = "this runtime keeps its tapes without a folder for such contents";
 
 /// How much of the old and new contents of changed files is kept.
@@ -128,7 +128,7 @@ impl Vault {
         }
         let folder = self.folder.as_deref().ok_or_else(|| NO_FOLDER.to_owned())?;
         let path = folder.join(hash);
-        // What is there may be damaged, and is kept anew then. Its bytes are read only where its length is right.
+        // An existing copy may be damaged, and is then replaced. Its bytes are read only if its length is right.
         let there =
             std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file).map_or(0, |there| there.len());
         if there == bytes && std::fs::read(&path).is_ok_and(|there| there == content) {
@@ -142,7 +142,7 @@ impl Vault {
             Some(sum) => *sum,
             None => count(folder).map_err(failed)?,
         };
-        // What is there is replaced.
+        // An existing copy is replaced.
         let sum = sum.saturating_sub(there);
         if sum.saturating_add(bytes) > self.of.limits.session_bytes_max {
             return Err(format!("the session keeps as much as it may, {}", shown(self.of.limits.session_bytes_max)));
@@ -173,7 +173,7 @@ impl Vault {
         }
     }
 
-    /// Whether a content is there. Its bytes are not read.
+    /// Whether a content exists. Its bytes are not read.
     pub(crate) fn has(&self, hash: &str) -> bool {
         is_hash(hash) && self.folder.as_ref().is_some_and(|folder| folder.join(hash).is_file())
     }
@@ -192,7 +192,7 @@ impl Vault {
     }
 }
 
-/// Forgets the sum of a folder that is gone: its session was deleted, and may be made anew under its id.
+/// Forgets the sum of a folder that is gone: its session was deleted, and may be made again under its id.
 fn forget_gone(sums: &mut HashMap<PathBuf, u64>, folder: &Path) {
     if sums.contains_key(folder) && !folder.is_dir() {
         sums.remove(folder);

@@ -1,4 +1,4 @@
-//! [`bounded`]: keeps the result of a call that ran within limits, whatever the tool and the hooks made of it.
+//! [`bounded`]: keeps the result of a call that ran within limits, for any tool and hooks.
 //!
 //! A call's worker (`actor/worker.rs`) runs it after the hooks; only the log of changed files is added later. The content may
 //! exceed the tool's own limits by the room for notices (8 KiB, 100 lines). Title, details and attachments have fixed limits, so
@@ -79,7 +79,7 @@ pub(crate) async fn bounded(
     result
 }
 
-/// Takes away the first attachment that does not fit and all after it. Gives a notice that says how many.
+/// Removes the first attachment that does not fit and all after it. Returns a notice that says how many.
 fn leave_out_attachments(result: &mut ToolResult) -> Option<String> {
     let mut room = ATTACHMENTS_BYTES_MAX;
     let fits = result.attachments.iter().take_while(|file| match room.checked_sub(file.url.len()) {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((bound.content.as_str(), bound.details["dropped_bytes"].as_u64()), ("fine", Some(2_000_010)));
     }
 
-    /// What would not fit on the tape is left out, and the model is told.
+    /// What would not fit on the tape is left out, and a notice says so.
     #[tokio::test]
     async fn attachments_that_are_too_large_are_left_out() {
         let mut result = ToolResult::ok("two images").with_title("é".repeat(2_000));

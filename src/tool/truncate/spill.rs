@@ -9,8 +9,8 @@
 //! file of a [`Spill`] that is dropped before it is finished is removed at once, because no result names it.
 //!
 //! A change must not make the folder above the spill folder (a deleted session would come back), must not follow links when it
-//! removes, and must remove nothing but plain files that end in `.log`. Whatever here makes, writes, lists or removes files blocks
-//! on the disk.
+//! removes, and must remove nothing but plain files that end in `.log`. Functions here that make, write, list or remove files
+//! block on the disk.
 
 use std::{
     fs::{File, OpenOptions},
@@ -44,7 +44,7 @@ pub struct Retention {
     pub files_max: usize,
 }
 
-/// Why an output cannot be kept where there is no folder for it.
+/// Why an output cannot be kept without a folder for it.
 pub(crate) const NO_FOLDER: &str = "this runtime keeps no large outputs";
 
 /// How many characters of a call's id a file name keeps.
@@ -107,7 +107,7 @@ impl Spill {
     /// Appends bytes, up to the cap. Blocks on the disk.
     ///
     /// After an error the file holds the bytes that were written before, and maybe a part of these, which is not counted. The
-    /// caller may go on without the file.
+    /// caller may continue without the file.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let room = usize::try_from(self.max_bytes - self.written).unwrap_or(usize::MAX);
         let taken = &bytes[..bytes.len().min(room)];
@@ -188,7 +188,7 @@ pub fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
     Ok(spills)
 }
 
-/// Which of these files (oldest first) are to be removed. Pure.
+/// Which of these files (oldest first) to remove. Pure.
 #[must_use]
 pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> Vec<PathBuf> {
     let mut bytes: u64 = spills.iter().map(|spill| spill.bytes).sum();
@@ -208,7 +208,7 @@ pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> 
 
 /// Removes the files that a folder has kept too long, or has too many of. Returns how many files were removed. Blocks on the disk.
 ///
-/// A file that is gone already is no error. A file that cannot be removed does not keep the others; its error is returned.
+/// A file that is gone already is not an error. A file that cannot be removed does not keep the others; its error is returned.
 pub fn tidy_spills(folder: &Path, now: SystemTime, retention: Retention) -> io::Result<usize> {
     let (mut removed, mut first) = (0, None);
     for path in expired(&list_spills(folder)?, now, retention) {

@@ -239,7 +239,7 @@ proptest! {
         prop_assert!(cut.content.len() <= max_bytes && cut.content.chars().count() <= max_chars);
         prop_assert!(cut.output_lines <= max_lines.min(cut.total_lines));
         prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));
-        // Whole lines: the original goes on with a line feed, or nothing is left.
+        // Whole lines: the original continues with a line feed, or nothing is left.
         prop_assert!(cut.content.is_empty() || matches!(text.as_bytes().get(cut.content.len()), None | Some(b'\n')));
     }
 
@@ -285,8 +285,8 @@ proptest! {
         prop_assert!(cut.content.len() <= max_bytes);
         prop_assert!(cut.truncated || cut.content == text);
         prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));
-        // Around the marker stand a beginning and an end of the text.
-        // (Where both limits cut, the second may cut the marker of the first.)
+        // A beginning and an end of the text surround the marker. (Where both limits cut, the second may cut the marker of the
+        // first.)
         if let (false, Some(at)) = (cut.truncated_by == Some(TruncatedBy::Both), cut.content.find("[... ")) {
             let (head, rest) = cut.content.split_at(at);
             prop_assert!(text.starts_with(head.trim_end_matches('\n')));

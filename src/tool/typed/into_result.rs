@@ -1,4 +1,4 @@
-//! The types that the closure of a typed tool may return, and what the model is told of each.
+//! The types that the closure of a typed tool may return, and the model's view of each.
 //!
 //! Hosts return these types, so a change must not make another result of one of them: texts, `()` and JSON are successes (except
 //! JSON that cannot be written), and the `Err` of a `Result` is an error with its causes. `()` must stay an empty result, because
@@ -22,8 +22,8 @@ use crate::tool::ToolResult;
 /// | [`Json`] | the JSON of any `Serialize`, on one line; an error where it cannot be written |
 /// | `Result` | that of the value; an `Err` is an error result with its text |
 ///
-/// Where the result of a typed tool has neither text nor attachments in the end, the model is told `(no output)`, or for an error
-/// that the tool did not say why it failed. A host may implement the trait for types of its own.
+/// If the result of a typed tool has neither text nor attachments in the end, the model gets `(no output)`, or for an error that
+/// the tool did not say why it failed. A host may implement the trait for its own types.
 ///
 /// ```
 /// use tamtam::tool::{IntoToolResult, Json};

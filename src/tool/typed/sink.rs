@@ -2,7 +2,7 @@
 //!
 //! What is kept is the beginning of the text without a gap; the result says how many bytes are missing. Pieces are shown in the
 //! order in which they are kept. A change must pass every piece through the filters of the hooks before it is kept or shown,
-//! because they take out what nobody may see, such as secrets. It must also keep the bound, because a tool may write without end.
+//! because they remove what must not be seen, such as secrets. It must also keep the bound, because a tool may write without end.
 
 use std::sync::Arc;
 

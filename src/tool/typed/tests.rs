@@ -78,7 +78,7 @@ async fn details_and_attachments_of_a_whole_result_stay() {
     assert_eq!(tool.run(json!({}), &context()).await, whole);
 }
 
-/// The model is told which field is wrong, in the same words before the call and in it.
+/// The model sees which field is wrong, in the same words before the call and in it.
 #[tokio::test]
 async fn arguments_that_do_not_fit_the_type_are_errors_in_words() {
     for (arguments, why) in [
@@ -211,7 +211,7 @@ async fn what_is_written_after_the_end_is_dropped() {
     assert_eq!(shown.lock().unwrap().len(), 1);
 }
 
-/// A streaming call that does not stop by itself is answered before the worker would drop it and lose its text.
+/// A streaming call that does not stop is answered before the worker would drop it and lose its text.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_streaming_call_keeps_what_it_has_written() {
     let tool = typed_streaming("t", "", |_: NoArguments, _, out| async move {

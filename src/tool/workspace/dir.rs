@@ -35,7 +35,7 @@ pub struct Dir {
 pub struct DirEntry {
     /// The name. Not always UTF-8.
     pub name: OsString,
-    /// The kind of file, as the directory says. It is [`FileKind::Unknown`] where the directory does not say: ask [`Dir::info`].
+    /// The kind of file, as the directory says. It is [`FileKind::Unknown`] if the directory does not say: ask [`Dir::info`].
     pub kind: FileKind,
 }
 
@@ -50,7 +50,7 @@ impl Dir {
         &self.path
     }
 
-    /// The identity of the directory, whatever its name: device and inode.
+    /// The identity of the directory under any name: device and inode.
     #[cfg(feature = "agent-files")]
     pub(crate) fn identity(&self) -> Result<(u64, u64), WorkspaceError> {
         let info = FileInfo::of(&self.handle);
@@ -137,7 +137,7 @@ impl Iterator for DirEntries {
     }
 }
 
-/// Takes an open handle as a regular file, or says what it is instead.
+/// Takes an open handle as a regular file, or returns its kind.
 pub(super) fn regular(handle: OwnedFd, path: &WorkspacePath) -> Result<(File, FileInfo), WorkspaceError> {
     let info = FileInfo::of(&handle).map_err(|errno| WorkspaceError::from_errno(path.to_string(), errno))?;
     match info.kind {

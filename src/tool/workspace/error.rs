@@ -33,8 +33,8 @@ pub enum WorkspaceError {
         /// The path that the link leads to.
         real: PathBuf,
     },
-    /// The text is no usable path: empty, too long, with a NUL byte, `~` where no home is known, a path where one name is expected,
-    /// or a relative path for the folder of a workspace.
+    /// The text is not a usable path: empty, too long, with a NUL byte, `~` without a known home, a path where one name is
+    /// expected, or a relative path for the folder of a workspace.
     #[error("{path:?} is not a usable path: {why}")]
     BadPath {
         /// The text that was given. A long one may be cut to 200 characters.
@@ -77,7 +77,7 @@ pub enum WorkspaceError {
     NotRegular {
         /// The path that was asked for.
         path: String,
-        /// The kind of file that is there.
+        /// The kind of the existing file.
         kind: FileKind,
     },
     /// The file is larger than the caller takes.

@@ -1,8 +1,8 @@
 //! What the system says about a file ([`FileInfo`]): its kind, size, time, mode and number of names, and the [`Version`] by which a
 //! change is noticed.
 //!
-//! Equal versions mean an unchanged file only as far as the time stamps of the file system tell: two writes within one tick may
-//! look like one. The text of [`Version::stamp`] stands on tapes, and a restore compares it as a whole (`ops/restore/look.rs`). A
+//! Equal versions mean an unchanged file only as far as the time stamps of the file system show: two writes within one tick may
+//! look like one. The text of [`Version::stamp`] is on tapes, and a restore compares it as a whole (`ops/restore/look.rs`). A
 //! change must keep the layout of the text, because otherwise every file with an older stamp looks changed.
 
 use std::{
@@ -77,13 +77,13 @@ pub struct Version {
 }
 
 impl Version {
-    /// The identity of the file, whatever its name and content: device and inode. Good for a lock per file.
+    /// The identity of the file, with any name and content: device and inode. Good for a lock per file.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// When the file was last changed: its content, or what the system knows of it (`ctime`). No program can set this time.
+    /// When the file was last changed: its content, or its metadata (`ctime`). No program can set this time.
     #[cfg_attr(not(all(unix, feature = "tools")), allow(dead_code, reason = "only the tools use it"))]
     pub(crate) fn changed(&self) -> SystemTime {
         system_time(self.changed)

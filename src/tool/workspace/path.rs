@@ -1,9 +1,9 @@
 //! Paths as text: the spellings that a model may write, and the place in the workspace that they mean.
 //!
-//! A [`WorkspacePath`] is relative to a root of its workspace and holds no `..`, so a function that takes one cannot be handed a
-//! path whose text leaves the root. A host gets one only from [`Workspace::resolve`](super::Workspace::resolve) and its like, and
-//! from [`WorkspacePath::child`]. `new` and `sibling` trust their callers in this crate: the relative path that they are given
-//! must hold no `..`. Links are not looked at: the operation that uses a path finds where they lead.
+//! A [`WorkspacePath`] is relative to a root of its workspace and holds no `..`, so a function that takes one never gets a path
+//! whose text leaves the root. A host gets one only from [`Workspace::resolve`](super::Workspace::resolve) and its like, and from
+//! [`WorkspacePath::child`]. `new` and `sibling` trust their callers in this crate: their relative path must hold no `..`. Links
+//! are not followed here: the operation that uses a path finds where they lead.
 //!
 //! A change must keep the code pure, without a look at the disk, because permission rules judge the same spellings before a call
 //! runs.
@@ -22,8 +22,8 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// A path inside a workspace, made by [`Workspace::resolve`](super::Workspace::resolve) and its like.
 ///
-/// It names a place, not a file: the operation that uses it finds whether a file is there, and whether a link on the way leads
-/// out. It is shown relative to the workspace, and as `.` for the workspace itself; a place in another folder that the workspace
+/// It names a place, not a file: the operation that uses it finds whether a file exists, and whether a link on the way leads out.
+/// It is shown relative to the workspace, and as `.` for the workspace itself; a place in another folder that the workspace
 /// reaches is shown as an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspacePath {
@@ -134,7 +134,7 @@ pub(super) fn absolute(text: &str, root: &Path, home: Option<&Path>) -> Result<P
     Ok(collapse(&joined))
 }
 
-/// An absolute path without `.` and `..`, as text: links are not looked at.
+/// An absolute path without `.` and `..`, as text: links are not followed.
 pub(super) fn collapse(path: &Path) -> PathBuf {
     let mut collapsed = PathBuf::new();
     for component in path.components() {

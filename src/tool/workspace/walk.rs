@@ -6,10 +6,10 @@
 //! to the system, so a link that is swapped in is either seen as a link or not there yet. A change must keep this: every guarantee
 //! of a workspace rests on it.
 //!
-//! A walk keeps at most [`HELD_MAX`] handles and goes through at most [`LINKS_MAX`] links, whatever the path.
+//! A walk keeps at most [`HELD_MAX`] handles and goes through at most [`LINKS_MAX`] links, for any path.
 //!
 //! Rejected: `openat2` with `RESOLVE_BENEATH`. It refuses absolute links that lead inside, makes no directory, and is missing in
-//! some sandboxes, so the walk is needed all the same; a second road only saves a few calls to the system for each open.
+//! some sandboxes, so the walk is needed anyway; a second way only saves a few system calls for each open.
 
 use std::{
     collections::VecDeque,
@@ -35,10 +35,10 @@ const HELD_MAX: usize = 64;
 /// How often a path is tried again because a file or link on it was replaced meanwhile.
 const TRIES: usize = 32;
 
-/// Flags that open a directory only to go on from it.
+/// Flags that open a directory only to continue from it.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 pub(super) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
-/// Flags that open a directory only to go on from it.
+/// Flags that open a directory only to continue from it.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
@@ -74,13 +74,14 @@ pub(super) enum Missing {
 /// What a path leads to.
 #[derive(Debug)]
 pub(super) enum Located {
-    /// A directory at which no name was left to look up: the root, or one that was reached by `..` or by a link to `.` or `..`.
+    /// A directory at which no name was left to look up: the root, or a directory reached by `..` or by a link to `.` or `..`.
     Directory(OwnedFd),
-    /// A name in a directory; `stat` is `None` where nothing has that name.
+    /// A name in a directory; `stat` is `None` if nothing has that name.
     Entry { parent: OwnedFd, name: OsString, stat: Option<Stat> },
 }
 
-/// Opens the file or directory that a path leads to, beneath the root, and gives its path without links. `flags` must not create.
+/// Opens the file or directory that a path leads to, beneath the root, and returns its path without links. `flags` must not
+/// create.
 pub(super) fn open(root: &Root, relative: &Path, flags: OFlags) -> Result<(OwnedFd, PathBuf), Fault> {
     let flags = flags | OFlags::CLOEXEC;
     for _ in 0..TRIES {
@@ -314,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    /// A missing directory on the way is made by a write, which then goes on: a link behind it, out of it by `..`, counts. A
+    /// A missing directory on the way is made by a write, which then continues: a link after it, out of it by `..`, counts. A
     /// checkout could pass a file off as another one that way.
     #[test]
     fn a_path_out_of_a_missing_directory_leads_where_a_write_would() {

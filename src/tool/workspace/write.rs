@@ -1,7 +1,7 @@
 //! Writes a file in the workspace ([`Workspace::write`]): in one step where that is possible, so that a reader finds the old
 //! content or the new one, and never outside of the workspace.
 //!
-//! The new content goes to a temporary file beside the target, which is then renamed over it. In two cases the file is written in
+//! The new content goes to a temporary file next to the target, which is then renamed over it. In two cases the file is written in
 //! place, and a reader may find it half written ([`Written::atomic`] is false): it has several hard links, which a rename would
 //! part; or it cannot be replaced, because its directory takes no new file, or because it is a mount. Nothing is synced to the
 //! disk.
@@ -36,9 +36,8 @@ const TRIES: usize = 32;
 pub struct WriteOptions {
     /// Make the directories above it that are missing. True by default.
     pub create_parents: bool,
-    /// Write only if the file is still in this state; otherwise [`WorkspaceError::Changed`]. The state is looked at right before
-    /// the new content takes the old one's place; a change in the microseconds between is not seen. `None` by default: write
-    /// always.
+    /// Write only if the file is still in this state; otherwise [`WorkspaceError::Changed`]. The state is checked right before
+    /// the new content replaces the old; a change in the microseconds between is not seen. `None` by default: write always.
     pub expect: Option<Version>,
     /// The permission bits of the file after the write. `None` by default: an old file keeps its own (a set-user-ID bit and its
     /// like may be lost), a new file has the usual.
@@ -100,7 +99,7 @@ pub(super) fn write(
     Err(workspace.fault(path, Fault::Os(Errno::AGAIN)))
 }
 
-/// The name in a directory under which a file is to be written.
+/// The name in a directory for the written file.
 struct Target<'a> {
     path: &'a WorkspacePath,
     parent: &'a OwnedFd,
@@ -139,7 +138,7 @@ impl Target<'_> {
         }
     }
 
-    /// Opens the file that is to be overwritten, to learn whether it may be. `None` for a program that is running.
+    /// Opens the file to overwrite, to learn whether it may be. `None` for a program that is running.
     fn open_old(&self, info: &FileInfo) -> Result<Option<File>, Stop> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let old = match openat(self.parent, self.name, flags, Mode::empty()) {
@@ -171,14 +170,14 @@ impl Target<'_> {
         Ok(Written { created: true, atomic: true, info })
     }
 
-    /// Puts a new file in the place of the old one. `STALE` where the old file is not the expected one any more.
+    /// Replaces the old file by a new one. `STALE` if the old file is not the expected one any more.
     fn replace(&self, content: &[u8], stat: &Stat) -> Result<FileInfo, Errno> {
         // Private until the file has the mode of the old one.
         let mut temporary = Temporary::create(self.parent, Mode::from_bits_truncate(0o600))?;
         temporary.fill(content)?;
         let new = rustix::fs::fstat(&temporary.file)?;
         if (new.st_uid, new.st_gid) != (stat.st_uid, stat.st_gid) {
-            // Only root can give a file away. For any other user the file becomes the writer's own, as with any editor.
+            // Only root can change a file's owner. For any other user the file becomes the writer's own, as with any editor.
             let owner = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             let _ = fchown(&temporary.file, Some(owner.0), Some(owner.1));
         }

@@ -1,6 +1,6 @@
 //! The arguments of the `bash` tool, read and checked.
 //!
-//! After [`Arguments::of`] the command is not empty, holds no NUL and by itself fits one argument of the system, and the timeout is
+//! After [`Arguments::of`] the command is not empty, holds no NUL and alone fits one argument of the system, and the timeout is
 //! within its bounds. The folder (`cwd`) is checked when the call opens it.
 //!
 //! The tool's time limit for a call is made of the timeout that is read here, and the permission rules judge the command that is

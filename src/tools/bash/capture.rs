@@ -2,10 +2,10 @@
 //!
 //! The model and the people who watch get the output as a terminal would show it (`screen.rs`); the file has every byte.
 //!
-//! Memory is bounded, however much a command writes: the next output is read only when the writer of the file has accepted the one
+//! Memory is bounded for any amount of output: the next output is read only when the writer of the file has accepted the one
 //! before. A change must keep that. It must also keep that a wait for the writer can be dropped without losing output, because a
 //! timeout and an abort interrupt such a wait. The end of a call does wait for the disk, at most [`DISK_PATIENCE`] at each of its
-//! waits, and after the last one gives the file up. A failing disk costs the file and never the call; the result says so.
+//! waits, and after the last one abandons the file. A failing disk costs the file and never the call; the result says so.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,9 +29,9 @@ use crate::{
 const ROLLING_BYTES: usize = 100 * 1024;
 /// How much of each stream alone is kept for the details.
 const APART_BYTES: usize = 16 * 1024;
-/// How many bytes of a stream may be held back: the beginning of one character.
+/// How many bytes of a stream may be withheld: the beginning of one character.
 const HELD_BYTES_MAX: usize = 3;
-/// How long the end of a call waits for the disk before it gives the file up.
+/// How long the end of a call waits for the disk before it abandons the file.
 const DISK_PATIENCE: Duration = Duration::from_secs(1);
 /// How much of the end of the output a progress report shows.
 const PROGRESS: Limits = Limits::new(20, 2_000);
@@ -47,7 +47,7 @@ pub(super) struct Capture {
     spill_from: usize,
     /// The cap of the spill file, in bytes.
     spill_bytes_max: u64,
-    /// The folder for the spill file; `None` where no outputs are kept.
+    /// The folder for the spill file; `None` if no outputs are kept.
     folder: Option<Arc<PathBuf>>,
     /// The name of the call in the file's name.
     id: String,
@@ -74,7 +74,7 @@ pub(super) struct Captured {
     pub(super) truncation: Truncation,
     /// How many bytes a terminal would not show: progress that was written over, and escape sequences.
     pub(super) left_out: usize,
-    /// The spill file with the whole output, or why it could not be kept; `None` where none was needed.
+    /// The spill file with the whole output, or why it could not be kept; `None` if none was needed.
     pub(super) spill: Option<Result<SpillFile, String>>,
     pub(super) output: Output,
 }
@@ -180,7 +180,7 @@ impl Capture {
         self.unwritten = beginning;
     }
 
-    /// Gives the writer the bytes that it has not taken yet, as soon as it takes more. When this is dropped, the next call gives
+    /// Passes the writer the bytes that it has not taken yet, as soon as it takes more. If this is dropped, the next call passes
     /// them.
     async fn hand_over(&mut self) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.unwritten.is_empty()) else { return };

@@ -1,11 +1,11 @@
-//! What a command may reach that nobody was asked about: the workspace as the rules let it be read, and the files that the
-//! command itself names to be written ([`Held`]).
+//! What an unasked command may reach: the workspace as the rules let it be read, and the files that the command itself names for
+//! writing ([`Held`]).
 //!
-//! Landlock grants folders with all beneath them, and takes nothing out again. So where the rules let only some of the workspace be
-//! read, the tree is granted around the rest, path by path; where that takes more than [`ENTRIES_MAX`] looks or [`GRANTS_MAX`]
-//! grants, the kernel cannot hold the rules and the command is not run so. A file that is to be written is opened before the
-//! command begins, beneath the handle of the workspace, and it is this file that is granted, whatever becomes of its name. A
-//! missing one is made empty, and removed again if the command did not touch it.
+//! Landlock grants folders with all beneath them, and has no exceptions. So if the rules let only some of the workspace be read,
+//! the tree is granted around the rest, path by path; if that takes more than [`ENTRIES_MAX`] looks or [`GRANTS_MAX`] grants, the
+//! kernel cannot enforce the rules and the command is not run so. A file to write is opened before the command begins, beneath
+//! the handle of the workspace, and this very file is granted, even if its name changes. A missing one is made empty, and removed
+//! again if the command did not touch it.
 //!
 //! A change must grant nothing that [`ToolContext::may`] refuses. The code waits for the disk.
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// The most files and folders that are looked at to grant a workspace in part.
+/// The most files and folders that are checked to grant a workspace in part.
 const ENTRIES_MAX: usize = 50_000;
 /// The most paths that are granted of a workspace.
 const GRANTS_MAX: usize = 4_000;
@@ -100,7 +100,7 @@ impl Drop for Grants {
     }
 }
 
-/// The file that a command names to be written; `None` where its folder is missing, which the command is then told by the system.
+/// The file that a command names for writing; `None` if its folder is missing, which the system then reports to the command.
 fn target(workspace: &Workspace, path: &Path, context: &ToolContext) -> Result<Option<Target>, String> {
     let given = path.to_string_lossy();
     let cannot = |error: &dyn std::fmt::Display| format!("{given} cannot be opened for it alone: {error}");
@@ -122,7 +122,7 @@ fn target(workspace: &Workspace, path: &Path, context: &ToolContext) -> Result<O
         Ok((file, ..)) => Ok(Some(Target { file, made: None })),
         Err(WorkspaceError::NotFound { .. }) => match workspace.create_new(&found) {
             Ok(file) => {
-                // Without the mark an empty file may stay, which is no harm.
+                // Without the mark an empty file may stay, which is harmless.
                 drop(file.set_modified(SystemTime::UNIX_EPOCH + UNTOUCHED));
                 Ok(Some(Target { file, made: Some((workspace.clone(), found)) }))
             }
@@ -186,8 +186,8 @@ impl Walk<'_> {
             let path = entry.path();
             let kind = entry.file_type();
             let part = match kind {
-                // A link is no file of its own: what it leads to is granted, or not, by its own path. A grant of the link would be
-                // one of that.
+                // A link is not a file: its target is granted, or not, by its own path. A grant of the link would be a grant of
+                // the target.
                 Ok(kind) if kind.is_symlink() => continue,
                 Ok(kind) if kind.is_dir() && depth < DEPTH_MAX && !self.is_history(&path) => {
                     self.folder(&path, depth + 1)?

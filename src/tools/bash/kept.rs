@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Sandbox {
-    /// What a session's tape keeps of the sandbox: of its paths those beyond the usual ones. `None` where it is off.
+    /// What a session's tape keeps of the sandbox: of its paths those beyond the usual ones. `None` if it is off.
     #[must_use]
     pub fn terms(&self) -> Option<SandboxTerms> {
         let required = match self.mode {
@@ -47,8 +47,8 @@ impl Sandbox {
     }
 }
 
-/// The result of a call whose session began with a stricter sandbox than the tool has; the reason is shown in the tree. `None`
-/// where the call may go on.
+/// The result of a call whose session began with a stricter sandbox than the tool has; the reason is shown in the tree. `None` if
+/// the call may continue.
 pub(super) fn refusal(sandbox: &Sandbox, context: &ToolContext) -> Option<ToolResult> {
     let kept = context.sandbox.as_ref()?;
     let own = sandbox.terms();

@@ -1,14 +1,14 @@
 //! Looks at the workspace before and after a command, and lists the files that the command changed, made and deleted.
 //!
-//! A changed file is noticed by what the system says of it (size, times in nanoseconds, inode, mode), not by its content. Files
-//! outside of the workspace and files that git ignores are not looked at, nor are the folders `.git`, `node_modules`, `_build`,
-//! `deps` and `target`. Both looks are bounded in files and in time: where such a bound is reached, nothing is listed and the
-//! record says why. Of more than 1,000 changed files, only 1,000 are listed, and the record says how many more there may be. What
-//! another program changes meanwhile counts as the command's.
+//! A changed file is noticed by its metadata (size, times in nanoseconds, inode, mode), not by its content. Files outside of the
+//! workspace and files that git ignores are not checked, nor are the folders `.git`, `node_modules`, `_build`, `deps` and
+//! `target`. Both looks are bounded in files and in time: beyond such a bound, nothing is listed and the record says why. Of more
+//! than 1,000 changed files, only 1,000 are listed, and the record says how many more there may be. Changes by another program
+//! meanwhile count as the command's.
 //!
-//! A change of this code must not let a look hold up a command for longer than its time and [`PATIENCE`], nor fail the call. The
-//! record must never seem to list every change of the files looked at when it does not: the reason goes to `unlisted` before the
-//! command begins, and a finished comparison replaces it.
+//! A change of this code must not let a look delay a command for longer than its time and [`PATIENCE`], nor fail the call. The
+//! record must never seem complete for the checked files when it is not: the reason goes to `unlisted` before the command begins,
+//! and a finished comparison replaces it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -29,10 +29,10 @@ use crate::{
     words::ids::SessionId,
 };
 
-/// How much of a workspace is looked at before and after a command.
+/// How much of a workspace is checked before and after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookLimits {
-    /// How many files are looked at. In a workspace with more files nothing is listed.
+    /// How many files are checked. In a workspace with more files nothing is listed.
     pub files_max: usize,
     /// How long each of the two looks may take. A look that takes longer lists nothing.
     pub time_max: Duration,
@@ -61,10 +61,10 @@ const CLOCK_LAG: Duration = Duration::from_millis(50);
 const NOT_KNOWN: &str = "changed by bash, and its content before that is not known";
 
 /// The reason in the record of a call that was stopped before its command began.
-const STOPPED: &str = "the call was stopped while its workspace was looked at";
+const STOPPED: &str = "the call was stopped while its workspace was checked";
 
 /// The reason in the record of a call that ended before its second look.
-const CUT_OFF: &str = "the command was cut off, and nobody looked at what it had changed";
+const CUT_OFF: &str = "the command was cut off, and its changes were not checked";
 
 /// The files of a workspace at one moment.
 pub(super) struct Look {
@@ -73,7 +73,7 @@ pub(super) struct Look {
     files: BTreeMap<PathBuf, FileInfo>,
     /// When the look began.
     at: SystemTime,
-    /// The files and folders that could not be looked at, as a text for people.
+    /// The files and folders that could not be checked, as a text for people.
     missed: Option<String>,
 }
 
@@ -107,7 +107,7 @@ async fn on_a_thread<T: Send + 'static>(
 ) -> Result<T, String> {
     match tokio::time::timeout(time_max + PATIENCE, tokio::task::spawn_blocking(work)).await {
         Ok(done) => done.unwrap_or_else(|lost| Err(lost.to_string())),
-        Err(_) => Err("the disk did not answer in time, so nobody knows what changed".to_owned()),
+        Err(_) => Err("the disk did not answer in time, so the changes are unknown".to_owned()),
     }
 }
 
@@ -137,7 +137,7 @@ fn vault(files: &Files, context: &ToolContext) -> Vault {
 
 impl Look {
     /// Keeps the content of each file that the session has read and that is still in the state in which it was read, so that it can
-    /// be put back should the command change it. Those that there is no time or room for count as not known.
+    /// be put back should the command change it. Files without time or room left count as not known.
     fn keep(&self, files: &Files, vault: &Vault, session: &SessionId, stop: &dyn Fn() -> bool) {
         let mut room = CONTENTS_BYTES_MAX;
         for (path, version) in files.known.not_kept(session) {
@@ -171,7 +171,7 @@ fn look(root: &Path, limits: LookLimits, stop: &dyn Fn() -> bool) -> Result<Look
         if too_many {
             return Step::Stop;
         }
-        // A file that is gone by now counts as one that was not there.
+        // A file that is gone by now counts as never present.
         if let Ok(info) = entry.dir.info(entry.name) {
             files.insert(entry.path.to_owned(), info);
         }
@@ -179,14 +179,14 @@ fn look(root: &Path, limits: LookLimits, stop: &dyn Fn() -> bool) -> Result<Look
     });
     let missed = walked.map_err(|error| error.to_string())?;
     if too_many {
-        return Err(format!("the workspace has more than {} files, so nobody looked at them", limits.files_max));
+        return Err(format!("the workspace has more than {} files, so they were not checked", limits.files_max));
     }
     if stop() {
         return Err(STOPPED.to_owned());
     }
     if is_late() {
         let ms = limits.time_max.as_millis();
-        return Err(format!("a look at the workspace takes longer than {ms} ms, so nobody knows what changed"));
+        return Err(format!("a check of the workspace takes longer than {ms} ms, so the changes are unknown"));
     }
     Ok(Look { workspace, limits, files, at, missed: missed.notice() })
 }
@@ -233,7 +233,7 @@ impl Comparison {
             let was_is = match (was.zip(known), now) {
                 (Some((was, known)), now) => with_content(known, &was, now.as_ref(), &now_is),
                 (None, Some(now)) if now.version.changed() + CLOCK_LAG < self.before.at => {
-                    FileState::Unknown("it was there before, and was not looked at".to_owned())
+                    FileState::Unknown("it existed before, and was not checked".to_owned())
                 }
                 (None, _) => FileState::Absent,
             };

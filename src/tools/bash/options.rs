@@ -18,8 +18,8 @@ use crate::{
 /// How the tool runs commands.
 #[derive(Clone)]
 pub struct BashOptions {
-    /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no environment
-    /// by itself: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
+    /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no
+    /// environment: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
     pub environment: Vec<(OsString, OsString)>,
     /// If set, only the variables of these names are handed on from the environment, private or not; those of our own come on top.
     pub allow: Option<Vec<String>>,
@@ -39,10 +39,10 @@ pub struct BashOptions {
     pub processes_max: Option<u64>,
     /// How much address space each process of a command may take, in bytes. `None`: no limit.
     pub memory_bytes_max: Option<u64>,
-    /// How much of the workspace is looked at before and after a command, to list the files that it changed. `None`: there is no
-    /// look, and the results say that their changes are not known.
+    /// How much of the workspace is checked before and after a command, to list the files that it changed. `None`: there is no
+    /// check, and the results say that their changes are not known.
     pub look: Option<LookLimits>,
-    /// What commands may reach; by default whatever the user may.
+    /// What commands may reach; by default all that the user may.
     pub sandbox: Sandbox,
 }
 

@@ -1,8 +1,7 @@
 //! Finds in the result of a confined command what the kernel refused it.
-//!
-//! The kernel tells nobody but the program, and the program says it in its output, or not at all. So this reads the output, and may
-//! be wrong: a file may be refused by its mode as well. What it finds decides only whether a person is asked, and what a model
-//! is told; a change must let nothing else follow from it. The code is pure.
+//! The kernel reports a refusal only to the program, and the program says it in its output, or not at all. So this reads the
+//! output, and may be wrong: a file may be refused by its mode as well. The finding decides only whether a person is asked, and
+//! what a model reads; a change must let nothing else depend on it. The code is pure.
 
 use crate::tool::{ToolResult, one_line};
 

@@ -2,7 +2,7 @@
 //!
 //! The text is the end of the output. It also says how the command ended (unless it succeeded), what of the output is missing and
 //! where the whole is, and which processes could not be killed. Only an abort is an error; a non-zero exit, a signal and a timeout
-//! are results. The fields of the details are read by hosts and stand on tapes, so a change may add fields, and must not rename,
+//! are results. The fields of the details are read by hosts and stored on tapes, so a change may add fields, and must not rename,
 //! remove or retype one. The code is pure.
 
 use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
@@ -98,14 +98,14 @@ fn text(run: &Run<'_>, captured: &Captured) -> String {
     paragraphs.join("\n\n")
 }
 
-/// The line of a command that was to run confined and did not.
+/// The line of a command that should have run confined and did not.
 fn free(sandbox: &Value) -> Option<String> {
     let is_free = sandbox["mode"] == SandboxMode::Preferred.name() && sandbox["held"] == false;
     let why = sandbox["why_not"].as_str().unwrap_or("not known");
     is_free.then(|| format!("[This command ran without a sandbox: {why}]"))
 }
 
-/// The notice about an output that is not shown whole: what is missing, how much there was, and where the whole is. It stands before
+/// The notice about an output that is not shown whole: what is missing, how much there was, and where the whole is. It precedes
 /// the output, where the gap is. Progress and escape sequences that are left out of a short output need no notice.
 fn notice(captured: &Captured) -> Option<String> {
     let cut = &captured.truncation;
@@ -138,7 +138,7 @@ fn details(run: &Run<'_>, captured: &Captured) -> Value {
     };
     let spill = captured.spill.as_ref();
     let file = spill.and_then(|spill| spill.as_ref().ok());
-    // Streams that share a pipe cannot be told apart.
+    // Streams that share a pipe cannot be separated.
     let stream = |stream| (run.streams == Streams::Apart).then(|| captured.output.stream(stream));
     let text = |of| stream(of).map(Rolling::text);
     let bytes = |of| stream(of).map(Rolling::total_bytes);

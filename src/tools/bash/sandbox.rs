@@ -1,14 +1,13 @@
 //! The sandbox of commands: what a host asks for ([`Sandbox`]), what this system can hold of it ([`Guard`]), and what one call is
 //! confined to ([`Room`]).
 //!
-//! What the system can hold is probed once, when the tool is made. A call that nobody was asked about ([`ToolContext::held`]) runs
-//! confined to what the rules allow, whatever the mode is; where the system cannot hold that, the rules let no such call run, unless
-//! the host takes the risk ([`Sandbox::runs_unheld`]). For every other call the mode counts: where the system cannot hold it,
-//! [`SandboxMode::Required`] refuses the call, and [`SandboxMode::Preferred`] runs it as it is and says so in its details and in the
-//! supervision tree. A change must never let a call run with less than its details say. The kernel's part is in
-//! `process/sandbox.rs`.
+//! The system's support is probed once, when the tool is made. An unasked call ([`ToolContext::held`]) runs confined to what the
+//! rules allow, in every mode; if the system cannot enforce that, the rules let no such call run, unless the host takes the risk
+//! ([`Sandbox::runs_unheld`]). For every other call the mode counts: if the system cannot enforce it, [`SandboxMode::Required`]
+//! refuses the call, and [`SandboxMode::Preferred`] runs it as it is and says so in its details and in the supervision tree. A
+//! change must never let a call run with less than its details say. The kernel's part is in `process/sandbox.rs`.
 //!
-//! A confined command has a folder for temporary files of its own, which is made before it and removed after it.
+//! A confined command has its own folder for temporary files, which is made before it and removed after it.
 
 use std::{
     ffi::OsString,
@@ -81,8 +80,8 @@ const TOOLCHAINS: &[&str] = &[
 /// Devices that every program may write to. Not among them: terminals, disks, and `/dev/shm`, which all programs share.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Files of the system that hold secrets, in `/etc`: a command that nobody was asked about is granted the rest of that folder. Only
-/// a user who may read them is kept from them so, such as root.
+/// Files of the system that hold secrets, in `/etc`: an unasked command is granted the rest of that folder. This matters for
+/// users who may read them, such as root.
 const SECRETS: &[&str] = &[
     "NetworkManager",
     "docker",
@@ -129,7 +128,7 @@ const REMOVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SandboxMode {
-    /// Commands may do whatever the user may.
+    /// Commands may do all that the user may.
     #[default]
     Off,
     /// Confined where the system can hold it; elsewhere commands run as they are, and each result says so.
@@ -152,14 +151,14 @@ impl SandboxMode {
 
 /// What commands of `bash` may reach, held by the kernel (Linux, feature `sandbox`). Off by default.
 ///
-/// The mode is for commands that a person allowed, or a rule about `bash`. A command that nobody was asked about always runs
-/// confined, to less: it writes nothing but its folder for temporary files and the files of its redirects that the rules let it
-/// write, starts no program of the workspace, and has no network.
+/// The mode is for commands that a person allowed, or a rule about `bash`. An unasked command always runs confined, to less: it
+/// writes nothing but its folder for temporary files and the files of its redirects that the rules let it write, starts no
+/// program of the workspace, and has no network.
 ///
-/// A confined command, with all that it starts, may write the workspace, a folder for temporary files of its own (`TMPDIR`), and
+/// A confined command, with all that it starts, may write the workspace, its own folder for temporary files (`TMPDIR`), and
 /// [`write`](Sandbox::write). It may also read [`read`](Sandbox::read), the session's kept outputs, and the paths outside of the
-/// workspace that were allowed to its call; [`network`](Sandbox::network) says which sockets it can make; and it gets no rights by
-/// `sudo` and its like. `docs/SECURITY.md`, "The sandbox", says what holds and what does not.
+/// workspace that were allowed to its call; [`network`](Sandbox::network) says which sockets it can make; and it gets no rights
+/// by `sudo` and its like. `docs/SECURITY.md`, "The sandbox", says what holds and what does not.
 ///
 /// ```
 /// use tamtam::tools::{BashOptions, Sandbox, Setup, process::SandboxLevel};
@@ -176,13 +175,13 @@ pub struct Sandbox {
     pub mode: SandboxMode,
     /// Which sockets they may make; none by default.
     pub network: Network,
-    /// Files and folders that they may read and execute. `~` stands for the home of the environment that the tool was given. By
-    /// default the folders of the system and of compilers; not the home folder, `/tmp`, `/var`, `/run`, and other users' files.
+    /// Files and folders that they may read and execute. `~` means the home in the tool's environment. By default the folders of
+    /// the system and of compilers; not the home folder, `/tmp`, `/var`, `/run`, and other users' files.
     pub read: Vec<PathBuf>,
-    /// Files and folders beside the workspace that they may also write; `~` as above. By default `/dev/null` and its like.
+    /// Files and folders next to the workspace that they may also write; `~` as above. By default `/dev/null` and its like.
     pub write: Vec<PathBuf>,
-    /// Whether a command that nobody was asked about runs as it is where the system cannot confine it, in place of being asked
-    /// about. False by default. With true, nothing but the names in the rules holds such a command.
+    /// Whether an unasked command runs unconfined if the system cannot confine it, instead of asking. False by default. With
+    /// true, only the names in the rules restrict such a command.
     pub runs_unheld: bool,
 }
 
@@ -234,7 +233,7 @@ fn without_secrets(folder: PathBuf) -> Vec<PathBuf> {
     granted
 }
 
-/// The entries of a folder in `/etc` that are no secret and have none beneath them.
+/// The entries of a folder in `/etc` that are not secret and have no secret beneath them.
 fn around(folder: &Path, within: &str, granted: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let Ok(name) = entry.file_name().into_string() else { continue };
@@ -258,7 +257,7 @@ pub(super) struct Guard {
     runs_unheld: bool,
     /// What every call may reach. The workspace, the kept outputs and the allowed paths come with the call.
     shared: Confinement,
-    /// The same for a call that nobody was asked about.
+    /// The same for an unasked call.
     least: Confinement,
     /// The folder in which calls get their folders for temporary files.
     temporary: PathBuf,
@@ -288,7 +287,7 @@ impl Guard {
         Guard { mode: sandbox.mode, level, runs_unheld: sandbox.runs_unheld, shared, least, temporary }
     }
 
-    /// Whether a command that nobody was asked about can run: confined, or as it is where the host takes the risk.
+    /// Whether an unasked command can run: confined, or unconfined if the host takes the risk.
     pub(super) fn runs_the_unasked(&self) -> bool {
         self.level.holds() || self.runs_unheld
     }
@@ -298,7 +297,7 @@ impl Guard {
         self.mode != SandboxMode::Off && self.level.holds()
     }
 
-    /// What the model is told about commands; nothing where they are as ever.
+    /// The text for the model about commands; empty without a sandbox.
     pub(super) fn hint(&self) -> &'static str {
         match self.shared.network {
             _ if !self.confines() => "",
@@ -309,7 +308,7 @@ impl Guard {
         }
     }
 
-    /// What one call is confined to; `None` where it runs as it is. Unless the sandbox is off, it is shown in the tree. Makes the
+    /// What one call is confined to; `None` if it runs as it is. Unless the sandbox is off, it is shown in the tree. Makes the
     /// folder for temporary files.
     pub(super) async fn enter(&self, context: &ToolContext, unasked: bool) -> Result<Option<Room>, Shut> {
         match self.mode {
@@ -397,7 +396,7 @@ impl Guard {
 pub(super) struct Room {
     pub(super) confinement: Confinement,
     temporary: Temporary,
-    /// What a call was granted that nobody was asked about.
+    /// What an unasked call was granted.
     grants: Option<Grants>,
 }
 
@@ -405,13 +404,13 @@ pub(super) struct Room {
 pub(super) enum Shut {
     /// The result of the call.
     Never(ToolResult),
-    /// The system cannot confine it as the rules want it, and nobody was asked about it: why not.
+    /// Why the system cannot confine an unasked call as the rules want.
     Unheld(String),
 }
 
 impl Room {
-    /// The variables of a call in it: the folder for temporary files, and for a call that nobody was asked about the settings that
-    /// keep git from running what a folder tells it to.
+    /// The variables of a call in it: the folder for temporary files, and for an unasked call the settings that keep git from
+    /// running what a folder's settings name.
     pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
         let mut variables = vec![("TMPDIR".into(), self.temporary.0.clone().into())];
         if self.grants.is_some() {
@@ -433,17 +432,17 @@ impl Room {
             drop(grants);
             folder.map(remove)
         });
-        // A disk that does not answer holds up no call; the removal goes on.
+        // A disk that does not answer delays no call; the removal continues.
         drop(tokio::time::timeout(REMOVAL, removed).await);
     }
 }
 
-/// A folder that is removed with all that is in it when this is dropped, by a thread of its own.
+/// A folder that is removed with all that is in it when this is dropped, by its own thread.
 struct Temporary(PathBuf);
 
 impl Temporary {
     fn make(within: &Path) -> io::Result<Temporary> {
-        // Nobody can guess the name and take it first; a folder of that name is an error.
+        // The name cannot be guessed and taken first; an existing folder of that name is an error.
         let folder = within.join(format!("tamtam-{}", crate::words::ids::new_uuid().simple()));
         DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Temporary(folder))

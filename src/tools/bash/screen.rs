@@ -1,10 +1,10 @@
 //! What a terminal would show of an output, as text for a model: a [`Screen`] takes the bytes as they come, and keeps the end of it.
 //!
-//! A carriage return begins its line anew, so of a progress bar the last state is left; a backspace takes back one character; escape
+//! A carriage return restarts its line, so of a progress bar the last state is left; a backspace takes back one character; escape
 //! sequences (colours, titles, movements of the cursor) are left out. A line of text that nothing wrote over is never changed.
 //!
-//! Memory is bounded by what is kept, and the time by the number of bytes, whatever a command writes and wherever the pieces of its
-//! output are cut. A change must keep both. It must also keep that a sequence which does not end hides only some of the output
+//! Memory is bounded by what is kept, and the time by the number of bytes, for any output and any cuts between its pieces. A
+//! change must keep both. It must also keep that a sequence which does not end hides only some of the output
 //! ([`SEQUENCE_BYTES_MAX`]): a command could hide all of it from the model otherwise.
 
 use crate::process::Rolling;
@@ -26,7 +26,7 @@ pub(super) struct Screen {
     left_out: usize,
 }
 
-/// Where in an escape sequence the output stands.
+/// The position of the output in an escape sequence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sequence {
     None,
@@ -119,7 +119,7 @@ impl Screen {
         use Sequence::{Control, Escape, None, Text, TextEscape};
         self.length += 1;
         let next = match (self.sequence, byte) {
-            // CAN and SUB give a sequence up; a line feed does not belong in any.
+            // CAN and SUB abort a sequence; a line feed does not belong in any.
             (_, 0x18 | 0x1a) => None,
             (_, b'\n') => {
                 self.left_out += self.length - 1;
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(shown(&[b"\x1b[31mab\r\ncd"]), ("ab\ncd".to_owned(), 6));
     }
 
-    /// A sequence without an end hides no line behind it, and not much of its own.
+    /// A sequence without an end hides no line after it, and little of its own.
     #[test]
     fn a_sequence_that_does_not_end_hides_little() {
         assert_eq!(text("\x1b]0;never\nshown\n"), "\nshown\n");

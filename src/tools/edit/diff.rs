@@ -1,7 +1,7 @@
 //! Shows the difference between two contents of a file as a unified diff with four lines of context.
 //!
 //! People read the diff: that of an edit is in the details of its result, which are kept on the tape, and a restore shows what it
-//! would do. The diff is bounded in size and in the time that the search takes, and bytes that are no text are replaced before
+//! would do. The diff is bounded in size and in the time that the search takes, and bytes that are not text are replaced before
 //! lines are compared. So it may be cut or coarse, and a change must not apply it or restore a file from it. The code touches no
 //! disk.
 
@@ -16,7 +16,7 @@ use similar::{DiffTag, TextDiff};
 /// Lines shown around each change.
 const CONTEXT: usize = 4;
 
-/// Longest diff in bytes, without the line that says that it was cut. A longer one would fill the tape and help nobody.
+/// Longest diff in bytes, without the line that says that it was cut. A longer one would fill the tape and help no one.
 const DIFF_BYTES_MAX: usize = 51_200;
 
 /// How long to search for the smallest diff before a coarser one is taken.
@@ -25,7 +25,7 @@ const SEARCH_TIME_MAX: Duration = Duration::from_millis(200);
 /// The change of one file, for people.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(in crate::tools) struct Diff {
-    /// The hunks, without a file header. Bytes that are no text are shown as U+FFFD.
+    /// The hunks, without a file header. Bytes that are not text are shown as U+FFFD.
     pub(in crate::tools) content: String,
     /// The number of the first changed line, in the new file; 1 where nothing was changed.
     pub(in crate::tools) first_changed_line: usize,

@@ -1,8 +1,8 @@
 //! Finds an old text in a file, and replaces it with a new one.
 //!
-//! An exact match wins (CRLF and LF count as equal). The folded comparison (`view.rs`) is tried only where there is no exact match.
+//! An exact match wins (CRLF and LF count as equal). The folded comparison (`view.rs`) is tried only without an exact match.
 //! Either way the answer is ranges of the file's own bytes, and [`replace`] changes these bytes and no others: line endings, a
-//! BOM, and bytes that are no text stay as they are everywhere else. A change must keep this. It must also find every match that
+//! BOM, and bytes that are not text stay as they are everywhere else. A change must keep this. It must also find every match that
 //! does not overlap the one before, because an edit with several matches is refused unless all are to be replaced. The code is
 //! pure.
 
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::view::View;
 
-/// Where an old text stands in a file: ranges of bytes, in order, not overlapping.
+/// The places of an old text in a file: ranges of bytes, in order, not overlapping.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Matches {
     pub(super) regions: Vec<Range<usize>>,
@@ -18,7 +18,7 @@ pub(super) struct Matches {
     pub(super) fuzzy: bool,
 }
 
-/// Finds each place where `old` stands: exactly, or folded where there is no exact match.
+/// Finds each place of `old`: exact, or folded without an exact match.
 pub(super) fn find(file: &[u8], old: &str) -> Matches {
     let old = line_feeds(old);
     let view = View::with_line_feeds(file);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(count("axb", "a.b"), 0);
     }
 
-    /// Nasty case 6: bytes that are no text stay as they are, also beside a fuzzy match.
+    /// Nasty case 6: bytes that are not text stay as they are, also next to a fuzzy match.
     #[test]
     fn other_bytes_are_identical_in_a_latin_1_file() {
         let file = b"caf\xe9\n\xe2\x80\x98x\xe2\x80\x99\xff\n";
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(replace(file, &found.regions, "y"), b"caf\xe9\ny\xff\n");
     }
 
-    /// What files are made of: line ends of each kind, blanks, what folds, what expands, and what is no text.
+    /// What files are made of: line ends of each kind, blanks, what folds, what expands, and what is not text.
     fn pieces() -> Vec<&'static [u8]> {
         let texts = "a|b| |\t|\n|\r\n|\r|'|‘|’|—|ﬁ|e\u{301}|\u{3000}|\u{feff}|\0";
         texts.split('|').map(str::as_bytes).chain([&b"\xff"[..], b"\xe2\x80"]).collect()
@@ -255,7 +255,7 @@ mod tests {
             prop_assert_eq!(replace(file.as_bytes(), &found.regions, &new), file.replace(&old, &new).into_bytes());
         }
 
-        /// Whatever the file holds, bytes outside the regions are unchanged and each region folds to the old text.
+        /// For any file, bytes outside the regions are unchanged and each region folds to the old text.
         #[test]
         fn bytes_outside_the_regions_are_unchanged(
             file in proptest::collection::vec(proptest::sample::select(pieces()), 0..40),

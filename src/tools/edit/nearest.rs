@@ -1,4 +1,4 @@
-//! Finds the lines that a model may have meant when the text that it wants to replace stands nowhere in the file.
+//! Finds the lines that a model may have meant when the text that it wants to replace is not in the file.
 //!
 //! The lines only go into the error message of the edit tool: a change must not turn a likeness into a match, because the model did
 //! not ask to edit that line. It must keep the bounds on lines, characters and candidates, so that a large file does not hold up
@@ -13,7 +13,7 @@ const ALIKE_PERCENT_MIN: usize = 60;
 /// How much of a line is compared and shown, in characters.
 const LINE_CHARS_MAX: usize = 200;
 
-/// How many lines are compared, from the first. Later lines are not looked at, so that the answer comes in time.
+/// How many lines are compared, from the first. Later lines are skipped, so that the answer comes in time.
 const LINES_MAX: usize = 50_000;
 
 /// A line of the file that is like the old text.

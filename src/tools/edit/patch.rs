@@ -1,9 +1,9 @@
 //! Applies a unified diff to the content of a file (mode `diff` of the edit tool).
 //!
 //! A diff from a model often has wrong line numbers and counts, so these numbers are only a hint. Every context line and every
-//! removed line is compared with the file, and a hunk goes where all of them stand together, behind the hunk before it. Only a hunk
-//! that has no such line goes where its header says. Where the lines stand nowhere, or at several places none of which the header
-//! names, the whole diff is refused.
+//! removed line is compared with the file, and a hunk goes where all of them are together, after the hunk before it. Only a hunk
+//! without such a line goes where its header says. If the lines are missing, or at several places none of which the header names,
+//! the whole diff is refused.
 //!
 //! A change must never apply a part of a diff, and must never guess between two places, because the model would not learn that the
 //! file is not as it meant. Line endings and a BOM stay as they are in the file, and so does a missing newline at its end unless
@@ -20,7 +20,7 @@ pub(super) enum PatchError {
     NoHunk,
     #[error("The diff changes more than one file. Make one call for each file.")]
     SeveralFiles,
-    #[error("Line {line} of the diff is no part of a hunk: {text:?}. Lines of a hunk begin with a space, `-` or `+`.")]
+    #[error("Line {line} of the diff is not part of a hunk: {text:?}. Lines of a hunk begin with a space, `-` or `+`.")]
     BadLine { line: usize, text: String },
     #[error(
         "Hunk {hunk} does not match the file{place}. Its context and removed lines must be exactly as in the file. Read the file again."
@@ -35,7 +35,7 @@ pub(super) enum PatchError {
 /// One hunk of the diff.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hunk {
-    /// The line of the old file that the header names; `None` where it names none.
+    /// The line of the old file that the header names; `None` if it names none.
     start: Option<usize>,
     lines: Vec<Line>,
 }
@@ -60,7 +60,7 @@ pub(super) fn check(diff: &str) -> Result<(), PatchError> {
     parse(diff).map(drop)
 }
 
-/// Applies a diff to the content of a file. Gives the new content, and how many lines were added and removed together.
+/// Applies a diff to the content of a file. Returns the new content, and how many lines were added and removed together.
 pub(super) fn apply(file: &[u8], diff: &str) -> Result<(Vec<u8>, usize), PatchError> {
     let hunks = parse(diff)?;
     let old = lines(file);
@@ -219,7 +219,7 @@ struct Out {
     content: Vec<u8>,
     /// The ending of the line before. New lines that replace no line take it.
     ending: Option<&'static [u8]>,
-    /// Whether the new last line must have no newline; `None` where the diff does not say, and it stays as it was.
+    /// Whether the new last line must have no newline; `None` if the diff does not say, and it stays as it was.
     ends_open: Option<bool>,
     /// Whether the old line that was taken last had no newline.
     was_open: bool,
@@ -248,7 +248,7 @@ impl Out {
                 self.ending = Some(ending);
                 let text = line.text.strip_suffix('\r').unwrap_or(&line.text);
                 self.push(&[std::mem::take(&mut bom), text.as_bytes(), ending].concat(), ending);
-                // A marker behind `-last` also holds for the new lines that come in the place of that line.
+                // A marker after `-last` also holds for the new lines that replace that line.
                 self.ends_open = if line.last { Some(true) } else { self.ends_open.filter(|open| !open) };
                 continue;
             }

@@ -55,7 +55,7 @@ fn bdd_edit_002_007_no_match() {
     }
 }
 
-/// F-16: where there is no hit, the error names the lines that are like it.
+/// F-16: without a hit, the error names the lines that are like it.
 #[test]
 fn no_match_names_similar_lines() {
     let error = refused("alpha\nlet value = compute(1, 2);\n", "let value = compute(1,  3);", "x");
@@ -157,7 +157,7 @@ fn bdd_edit_017_018_file_err_002_crlf_is_kept() {
     assert_eq!(edited("hello\r\nthere\r\n", "hello", "hi"), "hi\r\nthere\r\n");
 }
 
-/// F-17, BDD-EDIT-019: a file with LF has LF afterwards, whatever the new text ends its lines with.
+/// F-17, BDD-EDIT-019: a file with LF has LF afterwards, for any line ends of the new text.
 #[test]
 fn bdd_edit_019_lf_never_gains_cr() {
     assert_eq!(edited("a\nb\n", "a", "x\r\ny"), "x\ny\nb\n");
@@ -327,7 +327,7 @@ fn bdd_toolres_101_both_channels() {
     assert_eq!(result.details, details);
 }
 
-/// Section 5.4: a replacement that matches again does not go on for ever.
+/// Section 5.4: a replacement that matches again does not repeat for ever.
 #[test]
 fn replace_all_ends_when_the_new_text_matches_too() {
     let lab = lab("‘a’ ‘a’\n");
@@ -366,7 +366,7 @@ fn nasty_06_another_encoding_is_kept() {
     assert_eq!(lab.bytes("f.txt"), b"Weite: 7\x80\n\xe9t\xe9\n");
 }
 
-/// Pieces of which any file can be made: every line end, marks, several scripts, and bytes that are no text.
+/// Pieces of which any file can be made: every line end, marks, several scripts, and bytes that are not text.
 fn pieces() -> impl Strategy<Value = Vec<&'static [u8]>> {
     let text = "a|b|ab| |\t|\n|\n|\r\n|\r\n|\r|é|e\u{301}|你好|‘|\u{2028}|\u{feff}|😀";
     let pieces = text.split('|').map(str::as_bytes).chain([&b"\xff"[..], b"\xe2\x80", b"\xc0\xaf"]);
@@ -376,7 +376,7 @@ fn pieces() -> impl Strategy<Value = Vec<&'static [u8]>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// F-15, F-17, F07: any file, any region that stands there once: its bytes are exchanged, and no other byte is.
+    /// F-15, F-17, F07: any file, any region that occurs once: its bytes are exchanged, and no other byte is.
     #[test]
     fn an_edit_exchanges_its_region_and_nothing_else(
         pieces in pieces(),
@@ -397,7 +397,7 @@ proptest! {
         prop_assume!(!splits(&before, &region) && !splits(&region, &after) && !old.starts_with('\u{feff}'));
         let folded = String::from_utf8_lossy(&file).replace("\r\n", "\n");
         let old = old.replace("\r\n", "\n");
-        // CR CR LF cannot be told from CR LF by a model that writes either.
+        // A model that writes either cannot distinguish CR CR LF from CR LF.
         prop_assume!(!old.contains("\r\n"));
         // Also those that overlap: of two places that could be meant, the model does not say which.
         let places = folded.char_indices().filter(|(at, _)| folded[*at..].starts_with(&old)).count();

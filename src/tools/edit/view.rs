@@ -4,7 +4,7 @@
 //! and other forms too. It replaces bytes of the file itself. A [`View`] is the copy together with the origin of each piece of it.
 //!
 //! A change must keep one rule: a place inside a changed piece (half of a ligature) has no origin, so that no match begins or ends
-//! there and an edit never cuts a character in two. Bytes that are no text stay as they are. The code is pure.
+//! there and an edit never cuts a character in two. Bytes that are not text stay as they are. The code is pure.
 
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ impl View {
         &self.text
     }
 
-    /// The bytes of the original that a stretch of the copy stands for; `None` for a stretch that cuts a replacement in two.
+    /// The original bytes of a stretch of the copy; `None` for a stretch that cuts a replacement in two.
     pub(super) fn origin(&self, range: Range<usize>) -> Option<Range<usize>> {
         if range.is_empty() {
             return None;
@@ -124,7 +124,7 @@ impl View {
                     Some(folded) => self.replace(range, folded.as_bytes()),
                 }
             }
-            // Bytes that are no text stay as they are; no text can match them.
+            // Bytes that are not text stay as they are; no text can match them.
             let range = at..at + chunk.invalid().len();
             at = range.end;
             self.copy(bytes, range);

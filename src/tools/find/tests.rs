@@ -138,7 +138,7 @@ fn a_named_folder_is_searched_although_it_is_ignored() {
     }
 }
 
-/// Who finds nothing is told that something was not looked at; who finds something is not.
+/// A search without hits says that something was not searched; one with hits does not.
 #[test]
 fn a_search_without_a_result_says_what_was_left_out() {
     let lab = lab(&[".git/HEAD", "scripts/x.sh", "target/a", "keep.txt"]);

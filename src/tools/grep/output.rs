@@ -1,11 +1,11 @@
-//! Collects the output of one search of the `grep` tool, within the limits of what a model is given.
+//! Collects the output of one search of the `grep` tool, within the limits of a model's result.
 //!
 //! The text never has more than `BYTES_MAX` bytes, and shows at most as many matches (or files, see [`Mode`]) as the call asked
-//! for. What is beyond a limit is not added: it sets [`Output::full`], which ends the search. So memory is bounded, whatever the
-//! files hold. The matches of one file stand together.
+//! for. Text beyond a limit is not added: it sets [`Output::full`], which ends the search. So memory is bounded, for any files.
+//! The matches of one file stay together.
 //!
 //! A change must keep that a line around a match is never shown without its match: alone it would pass for a match. The names and
-//! doc comments of [`Mode`] are part of the schema that a model is told.
+//! doc comments of [`Mode`] are part of the schema that a model gets.
 
 use std::{cell::OnceCell, collections::VecDeque, io, path::Path};
 
@@ -60,7 +60,7 @@ pub(super) enum Full {
 pub(super) struct Output {
     mode: Mode,
     limit: usize,
-    /// Whether lines around a match are shown, so that groups must be told apart.
+    /// Whether lines around a match are shown, so that groups must be separated.
     with_context: bool,
     pub(super) text: String,
     pub(super) found: Vec<Found>,
@@ -119,7 +119,7 @@ impl Output {
 pub(super) struct FileSink<'a> {
     output: &'a mut Output,
     path: &'a Path,
-    /// The file's name as it stands before a line number. Most files have no match, and no need of it.
+    /// The file's name before a line number. Most files have no match, and no need of it.
     numbered: OnceCell<String>,
     matches: u64,
     /// Lines that wait for the match behind them: at most as many as were asked for.

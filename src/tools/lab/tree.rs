@@ -38,8 +38,8 @@ impl Tree {
         Tree::git(lab, &["init", "-q"]);
     }
 
-    /// Runs git in the workspace, without the configuration files of the user and the system, and gives its output. A `git grep`
-    /// that finds nothing is no error.
+    /// Runs git in the workspace, without the configuration files of the user and the system, and returns its output. A `git
+    /// grep` that finds nothing is not an error.
     pub(in crate::tools) fn git(lab: &Lab, arguments: &[&str]) -> String {
         let mut command = Command::new("git");
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");

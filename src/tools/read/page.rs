@@ -1,9 +1,9 @@
 //! Reads a page of numbered lines out of a stream of text, however long the stream is.
 //!
-//! Memory is bounded whatever the stream holds, and a change must keep it so: only the lines of the page are kept, and of each
-//! line about 8 KB at most, of which 2,000 characters are shown; the rest of the line is counted. Lines before the page are read
-//! and skipped, with no limit to how many, so the caller's stream must end with an error once the call must stop. Lines after the
-//! page are counted for the totals, up to a limit in bytes; beyond that limit the total is a lower bound.
+//! Memory is bounded for any stream, and a change must keep it so: only the lines of the page are kept, and of each line about 8
+//! KB at most, of which 2,000 characters are shown; the rest of the line is counted. Lines before the page are read and skipped,
+//! with no limit to how many, so the caller's stream must end with an error once the call must stop. Lines after the page are
+//! counted for the totals, up to a limit in bytes; beyond that limit the total is a lower bound.
 
 use std::io::{self, Read};
 
@@ -47,9 +47,9 @@ pub(super) struct Page {
     /// How many lines are shown.
     pub(super) shown: usize,
     pub(super) total: Total,
-    /// `None` where the page ends with the file.
+    /// `None` if the page ends with the file.
     pub(super) cut_by: Option<CutBy>,
-    /// How many places were no valid UTF-8.
+    /// How many places were not valid UTF-8.
     pub(super) invalid: usize,
     /// How many NUL characters were shown as U+2400.
     pub(super) nuls: usize,
@@ -202,7 +202,7 @@ struct Shown {
     /// How many places of it are not UTF-8.
     invalid: usize,
     nuls: usize,
-    /// How many of its bytes are shown; `None` where all are.
+    /// How many of its bytes are shown; `None` if all are.
     cut_after: Option<usize>,
 }
 

@@ -91,7 +91,7 @@ fn bdd_read_009_014_more_than_2000_lines() {
     assert_eq!(exact.details["truncated"], false, "2000 lines and a final line feed are 2000 lines");
 }
 
-/// F-05, BDD-READ-010, BDD-TRC-013: the last line says with which offset to go on, and that offset shows the next line.
+/// F-05, BDD-READ-010, BDD-TRC-013: the last line says with which offset to continue, and that offset shows the next line.
 #[test]
 fn bdd_read_010_bdd_trc_013_more_than_50_kb() {
     let lab = lab(lines(500, 200));
@@ -183,7 +183,7 @@ fn bdd_read_020_a_directory() {
     assert!(lab.error("read", json!({"path": "d"})).contains("Is a directory"));
 }
 
-/// BDD-READ-021: the mark at the beginning is no part of the first line that is shown.
+/// BDD-READ-021: the mark at the beginning is not part of the first line that is shown.
 #[test]
 fn bdd_read_021_a_bom_is_not_shown() {
     let shown = lab("\u{feff}BOM content").ok("read", json!({"path": "f.txt"}));
@@ -305,7 +305,7 @@ fn aliases_and_numbers_as_strings_are_taken() {
     let arguments: Value = json!({"file_path": "f.txt", "offset": "3", "limit": "1"});
     let result = lab.call("read", arguments);
     assert!(result.content.starts_with("     3\tline 3"));
-    // What was repaired is told to people, not to the model, which got what it meant.
+    // Repairs are shown to people, not to the model, which got what it meant.
     let repaired = json!([
         {"field": "limit", "given": "1", "taken_as": "number"},
         {"field": "offset", "given": "3", "taken_as": "number"},

@@ -1,5 +1,5 @@
-//! The nasty cases that concern files, paths and searches, each by its number. Sizes that would need minutes or a disk of
-//! their own are scaled down, and say so. Cases 7, 8 and 15 are about commands; 13 stands in `stale`.
+//! The nasty cases that concern files, paths and searches, each by its number. Sizes that would need minutes or a separate disk
+//! are scaled down, and say so. Cases 7, 8 and 15 are about commands; 13 is in `stale`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -111,7 +111,7 @@ fn nasty_05_one_line_of_64_mib() {
     assert!(error.starts_with("File too large"), "{error}");
 }
 
-/// An edit of a plain line in a file that is no UTF-8: every other byte stays. What is not certain is refused.
+/// An edit of a plain line in a file that is not UTF-8: every other byte stays. What is not certain is refused.
 #[test]
 fn nasty_06_a_file_in_another_encoding_is_edited_byte_by_byte_or_refused() {
     let lab = Lab::new();
@@ -120,7 +120,7 @@ fn nasty_06_a_file_in_another_encoding_is_edited_byte_by_byte_or_refused() {
     lab.ok("edit", json!({"path": "latin", "old_string": "plain line", "new_string": "PLAIN\nLINES"}));
     let expected = [&latin[..7], b"PLAIN\r\nLINES", &latin[17..]].concat();
     assert_eq!(lab.bytes("latin"), expected);
-    // A NUL behind the part that is looked at, and overlong forms, come out as valid text.
+    // A NUL after the part that is read, and overlong forms, come out as valid text.
     let late = [vec![b'\n'; 8_192], b"\0 \xc0\xaf end\n".to_vec()].concat();
     lab.put("late", &late);
     assert!(lab.ok("read", json!({"path": "late", "offset": 8_193})).starts_with("  8193\t\u{2400} "));
@@ -194,7 +194,7 @@ fn nasty_11_a_name_of_255_bytes() {
     assert!(error.contains("longer than 4096 bytes"), "{error}");
 }
 
-/// Globs and patterns that begin with a dash are no options, and many stars take no time.
+/// Globs and patterns that begin with a dash are not options, and many stars take no time.
 #[test]
 fn nasty_12_patterns_are_only_patterns() {
     let lab = Lab::new();

@@ -17,7 +17,7 @@ fn call(lab: &Lab, tool: &str, arguments: Value) -> ToolResult {
     lab.call_in(tool, arguments, &context)
 }
 
-/// F03, S10: a link to a file that the rules protect is no way round them, also not to one that is not there yet.
+/// F03, S10: a link to a file that the rules protect does not evade them, even to one that does not exist yet.
 #[test]
 fn f03_a_link_is_judged_by_what_it_leads_to() {
     let lab = Lab::new();
@@ -69,8 +69,8 @@ fn k04_a_search_leaves_out_what_may_not_be_read() {
     assert!(!found.details.to_string().contains("KEY"));
 }
 
-/// F03, K04: whatever way links lead into a folder, no tool shows or changes a file in it that the rules protect. A rule about what
-/// is in the folder (`secret/**`) does not name the folder itself, and neither does a link to the folder or to one above it.
+/// F03, K04: for any links into a folder, no tool shows or changes a file in it that the rules protect. A rule about what is in
+/// the folder (`secret/**`) does not name the folder itself, and neither does a link to the folder or to one above it.
 #[test]
 fn a_link_to_a_folder_is_no_way_round_a_rule_about_its_files() {
     let lab = Lab::new();

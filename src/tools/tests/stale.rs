@@ -85,7 +85,7 @@ fn f07_a_change_that_time_stamps_do_not_show_is_seen() {
     stale(&ada.write("f", "mine\n"));
 }
 
-/// The other side: what the session did itself, what only touched the file, and what it never looked at refuses nothing.
+/// The other side: what the session did itself, what only touched the file, and what it never read refuses nothing.
 #[test]
 fn f07_only_a_foreign_content_is_refused() {
     let lab = Lab::new();
@@ -141,7 +141,7 @@ fn f07_a_large_file_is_known_by_its_state() {
     ok(&ada.write("f", "mine\n"));
 }
 
-/// F09: two sessions in one folder; the one that comes second is told.
+/// F09: two sessions in one folder; the second one gets an error.
 #[test]
 fn f09_of_two_sessions_the_second_is_told() {
     let lab = Lab::new();
@@ -154,7 +154,7 @@ fn f09_of_two_sessions_the_second_is_told() {
     assert_eq!(lab.content("f"), "bob's\n");
 }
 
-/// F09: of a hundred sessions that read the same and write at once, one wins and the others are told.
+/// F09: of a hundred sessions that read the same and write at once, one wins and the others get errors.
 #[test]
 fn f09_of_many_writers_at_once_exactly_one_wins() {
     const WRITERS: usize = 100;

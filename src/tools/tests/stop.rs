@@ -1,4 +1,4 @@
-//! A call that is told to stop is answered at once, at whatever stage it is, and changes nothing afterwards.
+//! A stopped call is answered at once, at any stage, and changes nothing afterwards.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -39,7 +39,7 @@ async fn a_call_that_waits_for_a_file_is_answered_when_it_must_stop() {
     let mut call = tool.run(json!({"path": "f", "old_string": "one", "new_string": "two"}), &context);
     assert!(futures_util::poll!(&mut call).is_pending());
     context.cancel.cancel();
-    // The clock stands still: nothing here may wait for time to pass.
+    // The clock is stopped: nothing here may wait for time to pass.
     let result = call.await;
     assert_eq!((result.content.as_str(), result.error), ("Operation aborted", Some(ErrorReason::Aborted)));
     drop(held);
@@ -137,7 +137,7 @@ async fn a_search_is_let_go_of_in_mid_walk() {
             std::task::Poll::Ready(result) => result,
             std::task::Poll::Pending => call.await,
         };
-        // A short call may have been done before it was told.
+        // A short call may have been done before its stop.
         assert!(!result.is_error() || result.content == "Operation aborted", "{}", result.content);
     }
 }

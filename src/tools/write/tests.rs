@@ -25,7 +25,7 @@ fn bdd_write_002_what_was_there_is_replaced() {
     assert_eq!(lab.content("old.txt"), "new");
 }
 
-/// What `read` does not show of a file is not lost when the file is written anew, and both say so.
+/// What `read` does not show of a file is not lost when the file is overwritten, and both say so.
 #[test]
 fn what_read_does_not_show_of_a_file_stays() {
     let lab = Lab::new();
@@ -44,7 +44,7 @@ fn what_read_does_not_show_of_a_file_stays() {
     let wrote = write(&lab, "latin.txt", "好\n");
     assert_eq!(wrote, "Wrote: latin.txt (5 bytes; now UTF-8: the text cannot be had in windows-1252, as the file was)");
     assert_eq!(lab.content("latin.txt"), "好\r\n");
-    // A file that is made anew has no form to keep.
+    // A new file has no form to keep.
     assert_eq!(write(&lab, "new.txt", "a\n"), "Created: new.txt (2 bytes)");
 }
 
@@ -160,8 +160,8 @@ fn a_name_that_is_there_is_not_tidied() {
     assert!(!lab.path("types").exists() && !lab.path("a b").exists());
 }
 
-/// A mark in the place of a secret is refused also where no hook takes secrets out now: a session that had one may be resumed
-/// without it.
+/// A mark in the place of a secret is refused also without a hook that takes secrets out now: a session that had one may be
+/// resumed without it.
 #[test]
 fn a_mark_is_not_written_whatever_hooks_there_are() {
     let lab = Lab::new();

@@ -1,5 +1,5 @@
-//! The changes that one call made to files. They stand on the tape with the call's result, so that a restore can take them back.
-//! They are no part of what the model is given of the result.
+//! The changes that one call made to files. They are on the tape with the call's result, so that a restore can take them back.
+//! The model does not see them.
 //!
 //! [`Changes`] names files and their states; the contents are kept elsewhere, by their hash. It is a stored format: a restore
 //! reads it from old tapes, so a field may be added with a default, and none may change its meaning.
@@ -14,7 +14,7 @@ pub struct Changes {
     /// The files: in the order of the changes for a tool that reports each change, by path for a comparison of two looks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
-    /// Why more may have been changed than is listed; `None` where the list is whole.
+    /// Why more may have been changed than is listed; `None` if the list is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlisted: Option<String>,
 }
@@ -24,7 +24,7 @@ pub struct Changes {
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 pub struct FileChange {
     /// Its path: relative to the workspace for a file inside, else absolute; without links for a file that this process changed,
-    /// and as the call named it for one that was changed elsewhere. A name that is no plain text is in quotes, with escapes.
+    /// and as the call named it for one that was changed elsewhere. A name that is not plain text is in quotes, with escapes.
     pub path: String,
     /// What was at the path before the change.
     pub before: FileState,
@@ -49,14 +49,14 @@ pub enum FileState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 pub struct FileImage {
-    /// BLAKE3 of its content, in hex; `None` where it was not read.
+    /// BLAKE3 of its content, in hex; `None` if it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Its permission bits.
     pub mode: u32,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Why its content was not kept; `None` where it was.
+    /// Why its content was not kept; `None` if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
     /// The file and its state as the system tells them (device, inode, size, times), for a file without a hash.
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands on the tape, for readers of tapes to come.
+    /// The stored form, for readers of future tapes.
     #[test]
     fn changes_are_written_as_they_are_read() {
         let image = FileImage { hash: Some("ab".into()), mode: 0o644, bytes: 2, not_kept: None, stamp: None };

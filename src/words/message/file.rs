@@ -1,7 +1,7 @@
 //! The file part: a file or an image that goes with a message or a result.
 //!
 //! The part is a value: nothing here reads a file or fetches a URL, and neither the bytes nor the media type are checked. A
-//! change must keep its JSON form, which stands on tapes and in events.
+//! change must keep its JSON form, which is on tapes and in events.
 
 use serde::{Deserialize, Serialize};
 

@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 /// "Run" means that the calls are judged, and run if the rules and hooks let them. An abort or a budget may end the turn at any
 /// point.
 ///
-/// There are three exceptions. An answer that a steering message cut off is followed by another step, whatever its finish. Where
-/// the table ends the turn, but a steering message waits and steps are left, the turn makes another step. On the last step that
-/// the turn may make, no call runs, and the turn ends with the step limit where it would have continued, and where its model
-/// answers `stop` right after results.
+/// There are three exceptions. An answer that a steering message cut off is followed by another step, with any finish. If the table
+/// ends the turn, but a steering message waits and steps are left, the turn makes another step. On the last step that the turn may
+/// make, no call runs, and the turn ends with the step limit where it would have continued, and where its model answers `stop`
+/// right after results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

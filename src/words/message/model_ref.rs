@@ -61,8 +61,8 @@ mod tests {
 
     use super::*;
 
-    /// MODEL-014, SESSION-BACKEND-003: without a provider there is no model, and so no session that could have it; the error says
-    /// what was given.
+    /// MODEL-014, SESSION-BACKEND-003: a name without a provider is not a model, so no session can have it; the error shows the
+    /// name.
     #[test]
     fn a_name_without_a_provider_is_no_model() {
         for given in [":empty-provider", "/empty-provider", "invalid-no-colon", "openai/", "openai:", ""] {

@@ -1,6 +1,6 @@
 //! The parts of a message: twelve kinds of pieces, from text to a tool call with its result.
 //!
-//! Their JSON form stands on tapes, in events and in other programs, so each field is a promise: do not rename or retype one, and
+//! Their JSON form is on tapes, in events and in other programs, so each field is a promise: do not rename or retype one, and
 //! give each new field a serde default. Data that only one provider understands ([`Extra`]) is kept as it came, and must go to no
 //! other provider and no other API.
 
@@ -26,7 +26,7 @@ pub enum Part {
     File(FilePart),
     /// One tool call and all that became of it.
     Tool(ToolPart),
-    /// The content that one or more files had before a change, where it was kept.
+    /// The content that one or more files had before a change, if it was kept.
     Snapshot(SnapshotPart),
     /// Files that were changed.
     Patch(PatchPart),
@@ -45,7 +45,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its size in bytes, about. The part is no deeper than a value may be that comes in.
+    /// Its size in bytes, about. The part is no deeper than an incoming value may be.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Part::Text(TextPart { text, extra: None }) => text.len(),
@@ -95,7 +95,7 @@ pub struct TextPart {
 /// What the model thought.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReasoningPart {
-    /// The thought; empty where the provider shows none of it.
+    /// The thought; empty if the provider shows none of it.
     pub text: String,
     /// When the model began and ended the thought.
     pub time: Span,
@@ -104,7 +104,7 @@ pub struct ReasoningPart {
     pub extra: Option<Extra>,
 }
 
-/// The content that one or more files had before a change, where it was kept.
+/// The content that one or more files had before a change, if it was kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotPart {
     /// The hash that the content is kept under.
@@ -142,7 +142,7 @@ pub struct StepFinishPart {
     /// Whether the tokens are our estimate, because the provider gave no figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// Cost of the step; `None` where no price is known.
+    /// Cost of the step; `None` if no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
 }
@@ -179,7 +179,7 @@ pub struct SubtaskPart {
 /// The history before this point is replaced by a summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactionPart {
-    /// Whether the runtime began the compaction by itself, and not at a host's request.
+    /// Whether the runtime began the compaction, and not a host's request.
     pub auto: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The model sees the content, the attachments and, through some providers' APIs, whether the call failed. A change must not show
 //! the model the details, the title, the changes or the reason of the error: they are for people and programs alone. A
-//! [`ToolResult`] stands on the tape: a change may add a field with a default, and must read what older versions wrote.
+//! [`ToolResult`] is on the tape: a change may add a field with a default, and must read what older versions wrote.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct ToolResult {
     /// ([`VALUE_DEPTH_MAX`](crate::session::VALUE_DEPTH_MAX)).
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
-    /// Why there is no good result; `None` for a good one.
+    /// The reason of a failure; `None` for a good result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReason>,
     /// What the call did, in a few words for people.
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// TOOLRES-001, TOOLRES-005, TOOLRES-006: a text alone has no details and is no error.
+    /// TOOLRES-001, TOOLRES-005, TOOLRES-006: a text alone has no details and is not an error.
     #[test]
     fn a_text_alone_is_a_good_result_without_details() {
         let result = ToolResult::ok("hello world");
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(serde_json::to_value(&result).ok(), Some(json!({"content": "hello world"})));
     }
 
-    /// TOOLRES-002, TOOLRES-004: what the model is told and what programs are told are two things.
+    /// TOOLRES-002, TOOLRES-004: the text for the model and the details for programs are separate.
     #[test]
     fn details_stand_beside_the_content() {
         let result = ToolResult::ok("OK").with_details(json!({"diff_lines": 3, "exit_code": 0}));

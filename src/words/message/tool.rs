@@ -2,7 +2,7 @@
 //! reasons why a call has no good result ([`ErrorReason`]), which results on tapes have too.
 //!
 //! The arguments stay the text that the model wrote, in every state. The JSON form is a promise, its field names and the names of
-//! the variants included. A change must not let a decision of the core depend on a tool part, because the core goes by its own
+//! the variants included. A change must not let a decision of the core depend on a tool part, because the core relies on its own
 //! tickets.
 
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub enum ToolState {
     Completed {
         /// The arguments as the model wrote them.
         input: String,
-        /// The result as the model is told it.
+        /// The result as the model sees it.
         output: String,
         /// What the call did, in a few words for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,9 +71,9 @@ pub enum ToolState {
     Error {
         /// The arguments as the model wrote them.
         input: String,
-        /// The result as the model is told it.
+        /// The result as the model sees it.
         error: String,
-        /// Why there is no good result.
+        /// The reason of the failure.
         reason: ErrorReason,
         /// When the call began and ended.
         time: Span,
@@ -89,7 +89,7 @@ pub enum ErrorReason {
     Failed,
     /// A gate hook refused it.
     Blocked,
-    /// Permission or a budget refused it: a rule, a person, or nobody was there to answer, or nobody did in time.
+    /// Permission or a budget refused it: a rule, a person, no listener, or no answer in time.
     Denied,
     /// A steering message came before it was started; in a fork: the fork was made before it was started.
     Skipped,

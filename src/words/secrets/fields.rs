@@ -1,5 +1,5 @@
-//! The texts of a JSON value, passed through a filter as one text: so a secret is found whose lines stand in several fields, and one
-//! whose name is the name of its field.
+//! The texts of a JSON value, passed through a filter as one text: so a secret is found whose lines are in several fields, and
+//! one whose name is the name of its field.
 //!
 //! The walk keeps its own stack, so a deep value costs no stack of the thread.
 
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Stands between the name of a field and its text, and between two fields.
+/// Separates the name of a field from its text, and two fields.
 const BEHIND_NAME: char = '\u{1f}';
 const BETWEEN: &str = "\n\u{1e}\n";
 
-/// Puts in the place of each text of a value what `pass` makes of it; and of each name of a field, where the name by itself does not
-/// pass. Where the filter takes away what stands between two fields, each passes by itself.
+/// Replaces each text of a value by what `pass` makes of it; and each name of a field, if the name alone does not pass. If the
+/// filter removes a border between two fields, each passes alone.
 pub(crate) fn pass_texts(value: &mut Value, pass: impl Fn(&str) -> String) {
     rename(value, &pass);
     let (mut joined, mut named_by, mut texts) = (String::new(), Vec::new(), Vec::new());
@@ -36,7 +36,7 @@ pub(crate) fn pass_texts(value: &mut Value, pass: impl Fn(&str) -> String) {
         return;
     }
     let mut whole: Vec<_> = passed.split(BETWEEN).map(|field| field.split_once(BEHIND_NAME)).collect();
-    // Behind the last field stands a border too.
+    // A border follows the last field too.
     let is_whole = whole.pop() == Some(None) && whole.len() == texts.len() && whole.iter().all(Option::is_some);
     let is_ours = joined.matches(BEHIND_NAME).count() == texts.len() && joined.matches('\u{1e}').count() == texts.len();
     if is_whole && is_ours {

@@ -16,7 +16,7 @@ const JWT_HEADER_BYTES_MAX: usize = 2048;
 /// The most bytes of the host or the user in a `.netrc`.
 const NETRC_WORD_BYTES_MAX: usize = 128;
 
-/// The password of a `.netrc`: behind `login USER`, or on a line of its own.
+/// The password of a `.netrc`: after `login USER`, or on a separate line.
 pub(super) fn netrc(place: &Place<'_>) -> Found {
     let text = place.rest();
     let is_space = |byte: u8| byte.is_ascii_whitespace();

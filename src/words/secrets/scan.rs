@@ -4,9 +4,9 @@
 //! covers is replaced. A place whose answer needs text that has not come yet waits, and all behind it: a few bytes as a rule, at
 //! most a few KiB or the longest value that the host named. The result is the same however the text is cut.
 //!
-//! The time is linear in the length of the text: each place is looked at a bounded number of bytes ahead, and a run of characters
-//! that may be a web token is passed once. A change must keep both: the time, because outputs are large, and the result that does
-//! not depend on the cuts, because a program's output may be cut within a key.
+//! The time is linear in the length of the text: each place is read a bounded number of bytes ahead, and a run of characters that
+//! may be a web token is passed once. A change must keep both: the time, because outputs are large, and the result that does not
+//! depend on the cuts, because a program's output may be cut within a key.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use super::{
     table::Class,
 };
 
-/// How far behind the border of a private key its first line may begin: headers stand between.
+/// How far after the border of a private key its first line may begin: headers come between.
 const PEM_HEADERS_BYTES_MAX: usize = 512;
-/// How far apart two lines of a private key may be: a name of a file and a number stand between.
+/// How far apart two lines of a private key may be: a name of a file and a number come between.
 const PEM_GAP_BYTES_MAX: usize = 256;
 
 /// The fewest bytes of a named value that is taken out within a longer word too. A shorter one may be a part of ordinary words.
@@ -65,7 +65,7 @@ impl Wanted {
         }
     }
 
-    /// The named values that begin at a place. `None` where more text is needed.
+    /// The named values that begin at a place. `None` if more text is needed.
     fn values_at(&self, place: &Place<'_>, keys: &mut Vec<Key>) -> Option<()> {
         let text = &place.text[place.at..];
         for value in &self.values {
@@ -123,13 +123,13 @@ impl Scanner {
         Scanner { wanted, text, decided: 0, base: 0, spans, is_inside: false, pem_until: 0, pem_is_new: true, taken }
     }
 
-    /// Takes a piece, and gives the part of the text that is decided now.
+    /// Takes a piece, and returns the part of the text that is decided now.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         self.text.extend_from_slice(piece);
         self.advance(false, out);
     }
 
-    /// Gives the rest of the text.
+    /// Returns the rest of the text.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         self.advance(true, out);
     }
@@ -163,7 +163,7 @@ impl Scanner {
         self.text.drain(..kept_from);
     }
 
-    /// Whether no key covers a place, and none of its bytes is looked at for a private key.
+    /// Whether no key covers a place, and none of its bytes may belong to a private key.
     fn is_calm(&self, at: usize) -> bool {
         self.spans.is_empty() && self.pem_until <= self.base + at
     }
@@ -173,7 +173,7 @@ impl Scanner {
         (0..text.len()).find(|from| self.wanted.may_begin(&text[*from..])).unwrap_or(text.len())
     }
 
-    /// Finds the keys that begin at a place. `None` where more text is needed; nothing is changed then.
+    /// Finds the keys that begin at a place. `None` if more text is needed; nothing is changed then.
     fn look(&mut self, place: &Place<'_>, run_end: &mut usize, keys: &mut Vec<Key>) -> Option<()> {
         let here = self.base + place.at;
         keys.clear();
@@ -208,7 +208,7 @@ impl Scanner {
         Some(())
     }
 
-    /// Writes one byte, or what stands for the key that it begins, or nothing within a key.
+    /// Writes one byte, or the mark of the key that it begins, or nothing within a key.
     fn put(&mut self, byte: u8, at: usize, out: &mut Vec<u8>) {
         let here = self.base + at;
         self.spans.retain(|span| here < span.to || span.rest.has(byte));

@@ -13,11 +13,11 @@ use super::{
     table::{Class, Mark, ROWS, Row},
 };
 
-/// How many bytes before a place are looked at.
+/// How many bytes before a place are read.
 pub(super) const LOOKBACK: usize = 16;
-/// How much of a key is looked at before it counts as one.
+/// How much of a key is read before it counts as one.
 pub(super) const WINDOW: usize = 64;
-/// How many separators may stand between a name and its value.
+/// How many separators may come between a name and its value.
 const SEPARATORS_MAX: usize = 24;
 /// The fewest characters of a line of a private key, but for its last one.
 const PEM_LINE_MIN: usize = 32;
@@ -35,7 +35,7 @@ pub(super) const NAMED_VALUE: &str = "secret";
 pub(super) const OTHER_KINDS: [&str; 7] =
     [PRIVATE_KEY, NAMED_VALUE, "password in a URL", "web token", "Mailchimp key", "Mailgun key", "Discord token"];
 
-/// What stands at one place of a text.
+/// The content of one place of a text.
 pub(super) enum Found {
     Nothing,
     /// It depends on text that has not come yet.
@@ -43,7 +43,7 @@ pub(super) enum Found {
     Key(Key),
 }
 
-/// A key: where it is from the place on that was looked at.
+/// A key: its position from the place that was read.
 pub(super) struct Key {
     /// How many bytes before the key stay: a name, a user.
     pub(super) skip: usize,
@@ -101,7 +101,7 @@ impl<'a> Place<'a> {
         (skip + len, !self.is_end && len == text.len() && len < max)
     }
 
-    /// Whether only white space stands before in its line, or what tools put before a line: a number, a name and a number.
+    /// Whether only white space precedes it in its line, or what tools put before a line: a number, a name and a number.
     pub(super) fn begins_a_line(&self) -> bool {
         let before = &self.text[..self.at];
         let spaces = before.iter().rev().take(LOOKBACK - 1).take_while(|byte| **byte == b' ').count();
@@ -109,7 +109,7 @@ impl<'a> Place<'a> {
         matches!(before, [] | [.., b'\n' | b'\t' | b':' | b'-' | 0x1f] | [.., b'\\', b'n' | b't'])
     }
 
-    /// Whether something new begins here: no letter or digit stands before, or one that belongs to an escape.
+    /// Whether something new begins here: no letter or digit precedes it, except as part of an escape.
     pub(super) fn is_edge(&self) -> bool {
         let before = &self.text[..self.at];
         let Some(last) = before.last().filter(|_| !self.is_inside) else { return true };
@@ -153,7 +153,7 @@ fn of_row(place: &Place<'_>, row: &Row) -> Found {
 /// The key that begins `skip` bytes from here with a prefix of so many bytes.
 fn value(place: &Place<'_>, Row(kind, _, mark, class, min, need): &Row, skip: usize, prefix: usize) -> Found {
     let (run, is_open) = place.run(skip + prefix, *class, WINDOW.max(*min));
-    // A value behind a name ends where values end, whatever it begins like.
+    // A value after a name ends where values end, however it begins.
     let rest = match (mark, class) {
         (Mark::Assigned(_), Class::Word) => Class::Token,
         _ => *class,
@@ -250,7 +250,7 @@ impl ByFirst {
         ByFirst(rows)
     }
 
-    /// Every key with a known shape that begins at a place. `None` where more text is needed.
+    /// Every key with a known shape that begins at a place. `None` if more text is needed.
     pub(super) fn keys_at(&self, place: &Place<'_>, run_end: &mut usize, keys: &mut Vec<Key>) -> Option<()> {
         let mut take = |found: Found| match found {
             Found::Nothing => Some(()),

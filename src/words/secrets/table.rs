@@ -34,17 +34,17 @@ pub(super) enum Source {
     Vendor,
 }
 
-/// What shows that a key is there.
+/// The sign of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// The key begins with this text, wherever it stands.
+    /// The key begins with this text, anywhere.
     Anywhere(&'static str),
-    /// The key begins with this text, and no letter or digit stands before it: the text is short, and would be found by chance in
+    /// The key begins with this text, and no letter or digit precedes it: the text is short, and would be found by chance in
     /// base64 and in words.
     AtAnEdge(&'static str),
-    /// The key stands right behind this text, or behind a quote that follows it. The text stays.
+    /// The key follows this text directly, or a quote after it. The text stays.
     After(&'static str),
-    /// The key stands behind this name and a separator. Capitals and small letters are the same. The name stays.
+    /// The key follows this name and a separator. Capitals and small letters are the same. The name stays.
     Named(&'static str),
     /// As [`Mark::Named`], and the separator has an equals sign, a colon or the end of a tag in it.
     Assigned(&'static str),
@@ -109,7 +109,7 @@ impl Class {
     }
 }
 
-/// What a key has that a word has not.
+/// What distinguishes a key from a word.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Need {
     /// Nothing: the mark says enough.
@@ -376,7 +376,7 @@ pub(super) const ROWS: &[Row] = &[
     Row("password", DetectSecrets, Assigned("passphrase"), Password, 6, Secret),
 ];
 
-/// How keys begin, where that is long enough to say something by itself.
+/// How keys begin, if that is long enough to be a sign alone.
 #[cfg(any(test, feature = "openai", feature = "anthropic"))]
 pub(super) fn prefixes() -> impl Iterator<Item = &'static str> {
     let says_something = |text: &str| {

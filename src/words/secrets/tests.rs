@@ -32,7 +32,7 @@ fn random(letters: &str, length: usize, seed: &mut u64) -> String {
     text
 }
 
-/// A pattern: `{aN}` stands for N letters of an alphabet: h hex, u upper, a letters and digits, w words, b base64, d digits.
+/// A pattern: `{aN}` means N letters of an alphabet: h hex, u upper, a letters and digits, w words, b base64, d digits.
 fn made(pattern: &str, seed: u64) -> String {
     let (mut out, mut rest, mut seed) = (String::new(), pattern, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     while let Some((before, behind)) = rest.split_once('{') {
@@ -52,7 +52,7 @@ fn made(pattern: &str, seed: u64) -> String {
     out + rest
 }
 
-/// What stands before the secret, and the secret.
+/// What precedes the secret, and the secret.
 const KEYS: &[(&str, &str)] = &[
     // Chat.
     ("https://hooks.slack.com/services/", "T{u9}/B{u10}/{a24}"),

@@ -71,7 +71,7 @@ impl fmt::Display for MicroUsd {
     }
 }
 
-/// A text that is no sum of dollars.
+/// A text that is not an amount of dollars.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an amount of US dollars: write it as 2 or 0.25")]
 pub struct BadUsd(pub String);

@@ -1,5 +1,5 @@
-//! The compaction actor in a whole runtime: killed, hung, its session crashed beside it. Whatever becomes of it, its session goes on, is
-//! told once, and nothing of it is left.
+//! The compaction actor in a whole runtime: killed, hung, its session crashed next to it. In each case its session
+//! continues, gets one result, and nothing of the actor is left.
 
 use std::sync::{
     Arc,

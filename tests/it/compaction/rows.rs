@@ -1,5 +1,5 @@
 //! The scenarios of compaction that name small numbers, in a whole runtime: real files, a real tape, a scripted provider whose
-//! figures are the truth. Where two designs number them differently, both readings stand here.
+//! figures are the truth. Where two designs number them differently, both readings are here.
 
 use std::{path::Path, sync::Arc};
 

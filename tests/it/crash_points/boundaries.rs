@@ -1,5 +1,5 @@
 //! The story is played once, and its tape kept. Then the world is stopped after each of its entries, and inside each of its
-//! lines: a store with the tape up to there, an outside as it was then, and a runtime that goes on.
+//! lines: a store with the tape up to there, an outside as it was then, and a runtime that continues.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! Forking, deleting and importing a session, each struck at each of its points. The next start finds what was there before, or
-//! what was to be; the same again completes it; and the parent is whole whatever happened.
+//! Forking, deleting and importing a session, each struck at each of its points. The next start finds the state before,
+//! or the intended one; the same call again completes it; and the parent is whole in each case.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,5 +1,5 @@
-//! The host of the story: it keeps a runtime up, says what is wanted, answers what is asked, and tries again what had no
-//! answer, under the same message id.
+//! The host of the story: it keeps a runtime up, sends the messages, answers the asks, and retries unanswered messages
+//! under the same id.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     world::{MESSAGES, Server, World, message},
 };
 
-/// How long the story may take. It waits for a second of back-off in it.
+/// How long the story may take. It waits for a second of backoff in it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long an answer may take before the host asks again.

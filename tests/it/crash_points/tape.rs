@@ -1,5 +1,5 @@
-//! The tape's writer and the index, struck in the middle of a batch: nothing that was acknowledged is lost or doubled, and the
-//! index has the same rows as one that is made anew.
+//! The tape's writer and the index, struck in the middle of a batch: nothing that was acknowledged is lost or doubled,
+//! and the index has the same rows as a rebuilt one.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,7 @@
 //! What is outside of the runtime and outlives its crashes: the model's server, what calls did, what the host wants to say.
 //!
-//! The model's answers follow from how many it gave before, and a message is wanted by what the model or a tool waits for, so
-//! that the same messages come at the same place of the story however often it is cut off.
+//! The model's answers follow from how many it gave before, and a message is wanted by what the model or a tool waits
+//! for, so that the same messages come at the same place of the story after any number of cuts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

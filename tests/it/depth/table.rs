@@ -1,4 +1,4 @@
-//! Every walk over data that others wrote, on a thread with a small stack: what hostile data is answered with.
+//! Every walk over data that others wrote, on a thread with a small stack: the answers to hostile data.
 //!
 //! A row that overflows its stack ends the test binary with the name of the row's thread. A new walk over data gets a row.
 

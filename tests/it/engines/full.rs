@@ -1,4 +1,4 @@
-//! Memory that is full: what is refused, what waits, and how it goes on.
+//! Memory that is full: what is refused, what waits, and how it continues.
 
 use std::{sync::Arc, time::Duration};
 

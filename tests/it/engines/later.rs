@@ -1,4 +1,4 @@
-//! Appends that are on their way when an incarnation ends, or that settle when nobody looks.
+//! Appends that are on their way when an incarnation ends, or that settle unobserved.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! In memory nothing is written: looked at in a process of its own, which may not write a single byte to a file.
+//! In memory nothing is written: tested in a separate process, which may not write a single byte to a file.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! An engine of a host's own: the plainest one ([`Plain`]), written by a thread, so that each append is answered later. On demand it refuses, takes only
-//! small rows, writes nothing for a while, cannot read a session, or gives sessions back late.
+//! A host's own engine: the plainest one ([`Plain`]), written by a thread, so that each append is answered later. On
+//! demand it refuses, takes only small rows, writes nothing for a while, cannot read a session, or releases sessions
+//! late.
 
 use std::{
     collections::BTreeSet,

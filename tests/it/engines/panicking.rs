@@ -1,4 +1,4 @@
-//! An engine that panics in a method. The caller is told which method, and in which words: the tape store failed, and the runtime is
+//! An engine that panics in a method. The error names the method, and says: the tape store failed, and the runtime is
 //! not shutting down.
 
 use std::{

@@ -1,5 +1,5 @@
-//! An engine that takes nothing for a while, or cannot read: hosts are told, what is open is held, and it goes on when the engine
-//! does.
+//! An engine that accepts nothing for a while, or cannot read: hosts get errors, open work is kept, and it continues
+//! with the engine.
 
 use std::{pin::pin, sync::atomic::Ordering, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What a tape outlives and what becomes of it, over each engine: sleep, parking, forks, merges, going back, compaction,
-//! budgets, lists and sweeps.
+//! The life of a tape, over each engine: sleep, parking, forks, merges, going back, compaction, budgets, lists and
+//! sweeps.
 
 use std::sync::Arc;
 

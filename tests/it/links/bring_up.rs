@@ -1,4 +1,4 @@
-//! How a watch brings a child up: what passes is waited for, and a DOWN says only what is so for good.
+//! How a watch brings a child up: temporary obstacles are waited for, and a DOWN reports only a permanent end.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! A child under a budget, in a whole runtime: its grant is on its parent's tape before it is there, it uses no more, what it
-//! leaves comes back, and no crash of either side makes more of it.
+//! A child under a budget, in a whole runtime: its grant is on its parent's tape before the child exists, it uses no
+//! more, the rest comes back, and no crash of either side increases it.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Tasks behind their parent's width: they wait, begin in order, and end once, whatever happens to parent and process meanwhile.
+//! Tasks behind their parent's width: they wait, begin in order, and end once, through crashes of parent and process.
 
 use std::collections::BTreeMap;
 

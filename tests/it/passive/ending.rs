@@ -1,4 +1,4 @@
-//! How a runtime ends: once, for all who ask, from wherever they ask.
+//! How a runtime ends: once, for all callers, from any place.
 
 use std::sync::{
     OnceLock,

@@ -1,4 +1,4 @@
-//! Who listens to a turn that goes on by itself, and what becomes of what it asks before anybody does.
+//! Listening to a turn that resumes on its own, and its asks before there is a listener.
 
 use std::sync::{
     Mutex,

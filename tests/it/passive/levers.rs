@@ -1,4 +1,5 @@
-//! Levers against each other: whoever asks for sleep, a park or a deletion is answered, whatever else happens to the session.
+//! Levers against each other: a call for sleep, a park or a deletion is answered, through anything else that happens to
+//! the session.
 
 use std::time::Duration;
 

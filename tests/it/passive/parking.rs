@@ -1,4 +1,4 @@
-//! A parked session stays parked, whatever else begins anew.
+//! A parked session stays parked through every restart.
 
 use tamtam::{
     OpenError, SendError,

@@ -1,4 +1,4 @@
-//! Sleep against everything that may come in: nothing is lost, nothing is doubled, whoever comes first.
+//! Sleep against everything that may come in: nothing is lost, nothing is doubled, in any order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

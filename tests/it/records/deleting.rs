@@ -1,4 +1,4 @@
-//! A conversation that is deleted is gone with every byte; what it is while others use it, and what becomes of those who hold it.
+//! A deleted conversation is gone with every byte; its state while others use it, and the fate of its handles.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A call with bad arguments is answered by its argument error, whatever the rules say.
+//! A call with bad arguments gets its argument error under any rules.
 
 use super::*;
 

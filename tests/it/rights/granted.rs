@@ -1,4 +1,4 @@
-//! What people granted for longer than a session ([`tamtam::session::Settings::granted`]), and to whom it goes.
+//! What people granted for longer than a session ([`tamtam::session::Settings::granted`]), and who gets it.
 
 use super::*;
 

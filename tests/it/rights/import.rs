@@ -1,5 +1,5 @@
-//! A tape that somebody else made: its words come in and its powers do not; and where a host believes it, what it says of a call
-//! is not believed when the call would run again.
+//! A tape from elsewhere: its words come in and its powers do not; and if a host believes it, its facts about a call
+//! are not believed when the call would run again.
 
 use tamtam::{
     Millis, Seq, SessionId,

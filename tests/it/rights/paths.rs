@@ -1,4 +1,4 @@
-//! Rules about paths, where a child looks at them from a place of its own.
+//! Rules about paths, seen from a child's own folder.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! An HTTP server that does as it is told, byte by byte: on loopback, for faults that no well-behaved server makes.
+//! An HTTP server that follows a script, byte by byte: on loopback, for faults that no well-behaved server makes.
 //!
 //! Each request gets the next script; a script is a list of acts. Nothing outlives the server value: dropping it ends its
 //! connections.

@@ -1,7 +1,7 @@
 //! Folders whose tapes are replayed when a test lets go of them: so every tape that the suites make is a test of replay.
 //!
-//! A tape that does not replay byte for byte is a decision that depends on something that is not written down. A tape is left
-//! out for one of the reasons of [`LeftOut`] alone, and only where the test says that it may be.
+//! A tape that does not replay byte for byte is a decision that depends on something unrecorded. A tape is left out
+//! only for one of the reasons of [`LeftOut`], and only if the test allows it.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,8 +1,10 @@
-//! `kill -9` of a process in which four tasks of one answer run side by side: another process goes on with them. Each call has one
-//! result, no task runs twice, and the cost of the tree is right. The file of the runs and the tapes are all that the second process has.
+//! `kill -9` of a process in which four tasks of one answer run side by side: another process continues them. Each call
+//! has one result, no task runs twice, and the cost of the tree is right. The file of the runs and the tapes are all
+//! that the second process has.
 //!
-//! The process that is killed is this test binary, started once more. It dies at its so manieth request or run of a tool, so a round is
-//! told by a count and never by a time. Rounds go through all of [`MOMENTS`] by `TAMTAM_TASK_KILLS` (docs/OPERATIONS.md).
+//! The process that is killed is this test binary, started once more. It dies at a counted request or run of a tool, so
+//! a round is set by a count and never by a time. Rounds go through all of [`MOMENTS`] by `TAMTAM_TASK_KILLS`
+//! (docs/OPERATIONS.md).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

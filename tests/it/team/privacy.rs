@@ -1,5 +1,5 @@
-//! What a task tells its child, and what a session is told of agents: texts pass the input hooks, names and files are data, and the
-//! agents of others are not named.
+//! What a task passes to its child, and what a session sees of agents: texts pass the input hooks, names and files are
+//! data, and the agents of others are not named.
 
 use super::*;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! What a subagent may do, and what it is told: its tools, its rules, the files that a request names.
+//! What a subagent may do, and what it sees: its tools, its rules, the files that a request names.
 
 use super::*;
 use tamtam::{permission::Globs, runtime::TaskOptions, session::ContextRef, session::ContextRefKind};

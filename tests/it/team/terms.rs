@@ -1,4 +1,5 @@
-//! What holds for one task: its deadline, its key, its budget, its session that goes on; and many tasks over a small width.
+//! What holds for one task: its deadline, its key, its budget, its continued session; and many tasks over a small
+//! width.
 
 use std::collections::BTreeSet;
 
@@ -124,7 +125,7 @@ async fn a_task_that_is_over_is_gone_on_with() {
     assert!(twice.contains("the task with this key is over"), "{twice}");
     request.resume_token = Some(lab.parent.id().clone());
     let refused = lab.parent.delegate(request, TaskOptions::default()).await.unwrap_err();
-    assert!(refused.to_string().contains("does no task of this session"), "{refused}");
+    assert!(refused.to_string().contains("has no task of this session"), "{refused}");
     soon(lab.parent.wait()).await.unwrap();
     lab.end().await;
 }

@@ -1,4 +1,4 @@
-//! Titles and summaries: who writes them, what the writer is told, what it costs, and what the conversation hears of it.
+//! Titles and summaries: who writes them, the writer's input, its cost, and what the conversation sees of it.
 
 use tamtam::{
     ModelRef, Runtime,

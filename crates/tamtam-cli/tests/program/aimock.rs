@@ -1,6 +1,6 @@
-//! `tamtam run --json` against a mock server that we did not write, over both wires, judged by what the server was sent:
-//! the server's journal says which requests there were and that each had its fixture, and a tap on the line what their bytes
-//! were (the journal shows a Messages request rewritten as a Chat Completions one, with its blocks in another order).
+//! `tamtam run --json` against a mock server that we did not write, over both wires, judged by the requests: the
+//! server's journal shows which came and that each had its fixture, and a tap on the line shows their bytes (the
+//! journal shows a Messages request rewritten as a Chat Completions one, with its blocks in another order).
 
 mod delegation;
 mod heart;

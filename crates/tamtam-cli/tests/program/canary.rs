@@ -1,4 +1,4 @@
-//! A canary key in every place where a key can come from: no byte that is written anywhere holds it.
+//! A canary key in every place where a key can come from: no byte written anywhere contains it.
 //!
 //! The places: the environment, a file and an output of a tool (short, long enough for a file beside the tape, streamed), the body and
 //! the headers of a refused request, a panic of a tool. What is read afterwards: every file of the store, every event, stdout and stderr,

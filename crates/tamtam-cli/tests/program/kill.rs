@@ -1,5 +1,5 @@
-//! `kill -9` at seeded moments (promises 1, 2 and 4): each round steers a run of its own, kills it, resumes it until it ends
-//! by itself, and judges what the model server was sent, the tape, and what the commands did outside.
+//! `kill -9` at seeded moments (promises 1, 2 and 4): each round steers a separate run, kills it, resumes it until it
+//! ends on its own, and judges the requests to the model server, the tape, and what the commands did outside.
 //!
 //! 24 rounds by default; `TAMTAM_KILLS=200` for as many as you like, `TAMTAM_SEED=N` for others (docs/OPERATIONS.md). Each
 //! kind of open ticket is the aim of some rounds, so that none is missed; the last line says how often each was met.

@@ -1,4 +1,5 @@
-//! Promise 10, seen from outside: what becomes of the processes of calls when the host is killed, and when calls are aborted.
+//! Promise 10, seen from outside: the end of the processes of calls when the host is killed, and when calls are
+//! aborted.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What a session is told before its first message: by sections, the same bytes for as long as it lives, and as people are shown it.
+//! The prompt of a session: by sections, the same bytes for as long as it lives, and as shown to people.
 
 use std::{path::Path, sync::Arc};
 

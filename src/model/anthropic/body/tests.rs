@@ -124,8 +124,8 @@ fn an_unsigned_thought_goes_back_with_its_calls_where_the_server_wants_it() {
     assert_eq!(of(ReasoningBack::WithCalls, "anthropic", vec![text("only said")]), "text");
 }
 
-/// Promise 12: over consecutive requests there are at most four marks; the last but one stands where the request before ended,
-/// however many calls came between; and without the marks each request is the beginning of the next.
+/// Promise 12: over consecutive requests there are at most four marks; the last but one is where the request before ended, after
+/// any number of calls; and without the marks each request is the beginning of the next.
 #[test]
 fn the_marks_stand_where_the_request_before_ended() {
     let mut endpoint = endpoint();

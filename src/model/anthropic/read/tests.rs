@@ -254,7 +254,7 @@ fn a_signature_that_comes_late_belongs_to_its_thought() {
     }
 }
 
-/// The halves of a character in two events are one character, whatever they belong to; the same on the other wire.
+/// The halves of a character in two events are one character, in any part; the same on the other wire.
 #[test]
 fn a_character_that_was_cut_in_two_is_one() {
     let half = |kind: &str, name: &str, half: &str| {

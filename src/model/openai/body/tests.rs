@@ -78,7 +78,7 @@ fn a_body_up_to_its_messages_is_the_beginning_of_the_next() {
         before = now.strip_suffix(b"]}").unwrap().to_vec();
         request.reminder = Some("remember".into());
         assert!(body(&endpoint, &rendering(&endpoint), &request).starts_with(&before));
-        // Rendered anew, without the kept fragments, it is the same.
+        // Rendered again, without the kept fragments, it is the same.
         let fresh: History = serde_json::from_value(serde_json::to_value(&history).unwrap()).unwrap();
         request.history = fresh;
         assert!(body(&endpoint, &rendering(&endpoint), &request).starts_with(&before));
@@ -130,7 +130,7 @@ fn another_rendering_does_not_use_the_kept_fragment() {
     assert!(render(&with, &request)["messages"][0]["content"].is_array());
 }
 
-/// B-21: DeepSeek wants it back in tool loops, even if empty; others do not get it, and nobody gets another's.
+/// B-21: DeepSeek wants it back in tool loops, even if empty; others do not get it, and no provider gets another's.
 #[test]
 fn reasoning_goes_back_only_where_it_is_wanted_and_came_from() {
     let items = || {

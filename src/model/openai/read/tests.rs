@@ -136,7 +136,7 @@ fn calls_without_index_or_id_or_in_one_piece_are_read() {
         &finish("stop"),
     ]);
     assert_eq!(calls(&answer), [("call_0", "a", "{}"), ("call_1", "b", "{}"), ("call_2", "a", "{}")]);
-    // All of them under index 0, told apart by id.
+    // All of them under index 0, separated by id.
     let zero = |id: &str| json!({"index": 0, "id": id, "function": {"name": "t", "arguments": "{}"}});
     let answer = read(&[
         &delta(json!({"tool_calls": [zero("x")]})),

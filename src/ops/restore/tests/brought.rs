@@ -6,7 +6,7 @@ use crate::tape::{Forked, Store, StoreOptions};
 fn put(store: &Store, session: &SessionId, entries: &[Entry]) {
     let mut tape = store.create(session, Arc::new(|_| {})).unwrap();
     let lines: Vec<_> = entries.iter().map(|entry| entry.to_tape().unwrap()).collect();
-    // Now or later: the store is settled before anybody reads.
+    // Now or later: the store is settled before any read.
     let _ = tape.append(&lines);
     drop(tape);
     assert!(store.settle(std::time::Duration::from_secs(60)));

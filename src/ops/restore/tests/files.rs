@@ -86,8 +86,8 @@ fn a_restore_goes_to_any_point_and_is_itself_undone() {
     assert_eq!(scene.text("made"), "x", "what was deleted is back");
 }
 
-/// A file that somebody else changed since is refused by name and left as it is; all or nothing does nothing; insisting keeps
-/// what is replaced.
+/// A file that others changed since is refused by name and left as it is; all or nothing does nothing; insisting keeps what is
+/// replaced.
 #[test]
 fn what_changed_behind_our_back_is_refused_by_name() {
     let mut scene = Scene::new();
@@ -134,7 +134,7 @@ fn what_changed_behind_our_back_is_refused_by_name() {
     assert_eq!((scene.text("theirs"), scene.bytes("gone")), ("their own\n".into(), None), "what they wrote was kept");
 }
 
-/// What somebody else wrote between two of our changes goes with them, and the plan says so.
+/// What others wrote between two of our changes goes with them, and the plan says so.
 #[test]
 fn a_change_of_someone_else_in_between_is_said() {
     let mut scene = Scene::new();
@@ -150,7 +150,7 @@ fn a_change_of_someone_else_in_between_is_said() {
     assert_eq!(scene.text("f"), "a b\n");
 }
 
-/// Names that are no text, links and names of one file.
+/// Names that are not text, links and names of one file.
 #[test]
 fn strange_names_links_and_hard_links_go_back() {
     let mut scene = Scene::new();
@@ -182,7 +182,7 @@ fn strange_names_links_and_hard_links_go_back() {
     assert_eq!(std::fs::metadata(scene.path("one")).unwrap().nlink(), 2, "they are still one file");
 }
 
-/// A link that somebody put in the way afterwards is not followed, wherever it leads.
+/// A link put in the way afterwards is not followed, wherever it leads.
 #[test]
 fn a_link_in_the_way_is_refused() {
     let mut scene = Scene::new();
@@ -246,7 +246,7 @@ fn a_restore_that_was_cut_off_is_finished_by_the_next() {
     assert_eq!((scene.text("a"), scene.text("b")), ("old\n".into(), "old\n".into()));
 }
 
-/// What was not kept is said with the change, and the change is made all the same.
+/// The change says what was not kept, and is still made.
 #[test]
 fn what_could_not_be_kept_is_not_restorable_and_says_why() {
     let mut scene = Scene::with(Setup::new().keep(KeepLimits { file_bytes_max: 8, session_bytes_max: 19 }));
@@ -345,7 +345,7 @@ fn what_was_ignored_before_is_not_taken_for_made() {
     scene.bash("echo > .gitignore; echo visible > shown; echo shown > .gitignore");
     let steps = scene.steps(before);
     let of = |name: &str| steps.iter().find(|(path, _)| path == name).map(|(_, step)| step.clone());
-    assert_eq!(of("secret"), Some(not_restorable("it was there before, and was not looked at")));
+    assert_eq!(of("secret"), Some(not_restorable("it existed before, and was not checked")));
     scene.restore(before, Restore::Rest);
     assert_eq!(scene.text("secret"), "precious\n");
 }
@@ -358,11 +358,11 @@ fn a_workspace_beyond_the_bound_is_said() {
         (None, "bash was set not to look at what commands change"),
         (
             Some(LookLimits { files_max: 2, ..LookLimits::default() }),
-            "the workspace has more than 2 files, so nobody looked at them",
+            "the workspace has more than 2 files, so they were not checked",
         ),
         (
             Some(LookLimits { time_max: std::time::Duration::ZERO, ..LookLimits::default() }),
-            "a look at the workspace takes longer than 0 ms, so nobody knows what changed",
+            "a check of the workspace takes longer than 0 ms, so the changes are unknown",
         ),
     ] {
         for name in ["a", "b", "c"] {
@@ -499,8 +499,8 @@ fn a_folder_that_takes_no_change_is_named_and_the_rest_is_put_back() {
     assert_eq!(scene.back(before).files.len(), 1, "once it may, it is done");
 }
 
-/// Finding: a call that ran when a session was forked goes on in the parent alone, and so does a restore that is made there later.
-/// What they do then is nothing of the fork's to put back, though their notes are from before its point.
+/// Finding: a call that ran when a session was forked continues in the parent alone, and so does a later restore there. The fork
+/// must not put back what they do then, though their notes are from before its point.
 #[test]
 fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
     let mut scene = Scene::new();
@@ -549,7 +549,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
     scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
 }
 
-/// Finding: an anchor may begin while a call waits for its turn, or for somebody's word. What the call changes once it runs belongs to
+/// Finding: an anchor may begin while a call waits for its turn, or for an answer. What the call changes once it runs belongs to
 /// what came after the anchor, though its ticket is from before it.
 #[test]
 fn a_call_that_waited_while_an_anchor_began_is_taken_back_too() {

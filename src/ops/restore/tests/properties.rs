@@ -14,9 +14,9 @@ enum Op {
     Write(usize, u8),
     Edit(usize, u8),
     Read(usize),
-    /// Somebody else writes.
+    /// Another program writes.
     Theirs(usize, u8),
-    /// Somebody else deletes.
+    /// Another program deletes.
     Gone(usize),
     /// A command writes, or deletes.
     Command(usize, Option<u8>),
@@ -104,7 +104,7 @@ fn check(ops: &[Op], point: &prop::sample::Index) -> Result<(), TestCaseError> {
     }
     let from = point.index(steps.len());
     let since = steps[from].at;
-    // Several steps may stand at one point of the tape: what others did leaves no entry.
+    // Several steps may be at one point of the tape: what others did leaves no entry.
     let from = steps.iter().position(|step| step.at == since).unwrap();
     let now = tree(&scene);
     let plan = scene.plan(since);

@@ -130,7 +130,7 @@ fn what_stays_when_it_is_asked_keeps_what_it_goes_on_from_and_counts_for_the_lim
     assert!(some.kept.iter().all(|kept| kept.session.as_str() != "c" && kept.session.as_str() != "d"), "{some:?}");
 }
 
-/// One without an entry goes with any limit, and takes nobody's place among the newest.
+/// A session without an entry goes with any limit, and takes no place among the newest.
 #[test]
 fn one_without_an_entry_goes_with_any_limit_and_counts_for_none() {
     let empty = Candidate { seq: Seq::ZERO, bytes: 0, ..one("empty", 0) };
@@ -140,8 +140,8 @@ fn one_without_an_entry_goes_with_any_limit_and_counts_for_none() {
     assert_eq!((swept(bytes(100), &all).0, swept(older(15), &all).0), ("empty".into(), "a empty".into()));
 }
 
-/// Whatever there is and whatever is asked for: what goes is unprotected, taken by a limit and needed by nobody who stays; forks
-/// go before what they go on from; what was taken and stays has its reason; and a limit of bytes is held or nothing more can go.
+/// For any store and any policy: what goes is unprotected, taken by a limit and needed by no session that stays; forks go before
+/// their parents; what was taken and stays has its reason; and a limit of bytes is held or nothing more can go.
 #[test]
 fn no_plan_takes_what_should_stay() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -157,7 +157,7 @@ fn no_plan_takes_what_should_stay() {
             .map(|n| Candidate { bytes: next(50), ..one(&format!("s{n:02}"), n as u64 * 10 + next(10)) })
             .collect();
         for n in 0..count {
-            // A fork is a session of its own, and goes on from one other: so the marks make a forest.
+            // A fork is a separate session, and continues from one other: so the marks make a forest.
             if n > 0 && next(3) == 0 {
                 let parent = next(n as u64) as usize;
                 let fork = all[n].session.clone();
@@ -203,11 +203,12 @@ fn no_plan_takes_what_should_stay() {
     }
 }
 
-/// A store of years is planned in one pass: no session is looked at again for each other one. (It took hours.)
+/// A store of years is planned in one pass: no session is checked again for each other one. (It took hours.)
 #[test]
 fn a_plan_over_a_hundred_thousand_sessions_is_made_in_one_pass() {
     const COUNT: usize = 100_000;
-    // Each goes on from the one before it, so that none can go but in this order; a third of them is needed by one that stays.
+    // Each continues from the one before it, so that they can go only in this order; a third of them is needed by a session that
+    // stays.
     let mut all: Vec<Candidate> = (0..COUNT).map(|n| one(&format!("s{n:06}"), n as u64)).collect();
     for (n, one) in all.iter_mut().enumerate().skip(1) {
         one.forks = [format!("s{:06}", n - 1).parse().unwrap()].into();

@@ -1,8 +1,8 @@
 //! Reads YAML into the kind of value that [`document`](super) has, for the front matter of agents and commands: the JSON part of
 //! YAML 1.2, with its plain words for true, false, null and numbers. Tags and anchors are passed over.
 //!
-//! A change must keep the refusals, because these files may come from strangers: aliases (a short text with them can stand for a
-//! huge one), nesting beyond `DEPTH_MAX`, a second document, and a key that is a list or a map or is there twice.
+//! A change must keep the refusals, because these files may come from strangers: aliases (a short text with them can expand to a
+//! huge one), nesting beyond `DEPTH_MAX`, a second document, and a key that is a list or a map or occurs twice.
 
 use std::collections::BTreeSet;
 
@@ -83,15 +83,15 @@ impl<'a> Reader<'a> {
                 (Event::MappingEnd | Event::StreamEnd, _) => return Ok(fields),
                 (Event::Scalar(name, ..), span) => (name.into_owned(), self.line(span.start.line())),
                 (_, span) => {
-                    return Err(Fault::new(self.line(span.start.line()), "", "the name of a field is no text"));
+                    return Err(Fault::new(self.line(span.start.line()), "", "a field name is not text"));
                 }
             };
             if !names.insert(name.clone()) {
-                return Err(Fault::new(at, quoted(&name), "the field is there twice: write it once"));
+                return Err(Fault::new(at, quoted(&name), "the field occurs twice: write it once"));
             }
             let (first, span) = self.next()?;
             let node = self.node(first, span, depth - 1)?;
-            // An empty value stands where the next one begins; a message means the line of its name.
+            // An empty value has the position of the next one; a message means the line of its name.
             fields.push(Field { name, node: Node { at, ..node } });
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a word without quotes means.
+/// The value of a word without quotes.
 fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,

@@ -1,7 +1,7 @@
 //! Which commands of `git` report, and which of those print what is in files.
 //!
-//! What the settings of a repository make git run is not looked at: a report of git runs confined. Beside a command that a rule
-//! names, which runs as that rule says, no command of git counts as a report.
+//! Programs that the settings of a repository make git run are not checked: a report of git runs confined. Next to a command that
+//! a rule names, which runs as that rule says, no command of git counts as a report.
 
 use crate::permission::shell::Arg;
 

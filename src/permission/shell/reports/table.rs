@@ -1,9 +1,9 @@
-//! Programs that report, with what their words stand for: data for `permission/shell/reports.rs`, which reads it.
+//! Programs that report, with the meaning of their words: data for `permission/shell/reports.rs`, which reads it.
 //!
 //! No option of a program in the table makes it write a file, connect, or run another program; the few exceptions are in
 //! [`MORE`]. A change adds a program only after reading what its options do in each common version (GNU, BSD, busybox).
 
-/// What the words of a program stand for that are no options.
+/// The meaning of a program's words that are not options.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operands {
     /// Files and folders that it reads.
@@ -16,7 +16,7 @@ pub(super) enum Operands {
     Words,
 }
 
-/// The programs, by what their words stand for.
+/// The programs, by the meaning of their words.
 const PROGRAMS: &[(Operands, &[&str])] = &[
     (
         Operands::Paths,
@@ -88,7 +88,7 @@ pub(super) const MORE: &[(&str, &str, &[&str])] = &[
     ("wc", "", &["files"]),
 ];
 
-/// What the words of a program stand for; `None` for a program that is not in the table.
+/// The meaning of a program's words; `None` for a program that is not in the table.
 pub(super) fn operands_of(name: &str) -> Option<Operands> {
     PROGRAMS.iter().find(|(_, names)| names.contains(&name)).map(|(operands, _)| *operands)
 }

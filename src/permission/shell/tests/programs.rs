@@ -7,7 +7,7 @@ fn allowing(pattern: &str) -> Ruleset {
     ruleset(&[("bash", pattern, Action::Allow)])
 }
 
-/// F10: a word that is not known, where an option could stand by which a program runs another one.
+/// F10: an unknown word, in the place of an option by which a program runs another one.
 #[test]
 fn an_unknown_word_where_an_option_could_stand_is_unclear() {
     for command in [

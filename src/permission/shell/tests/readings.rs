@@ -164,7 +164,7 @@ fn a_word_that_bash_expands_twice_is_unclear() {
     assert!(!is_unclear("a 2>&1 >&2 3<&0 4>&-"));
 }
 
-/// F12: a path in a home folder is a read outside of the workspace, and one of whatever a rule about that folder names.
+/// F12: a path in a home folder is a read outside of the workspace, and a read of anything that a rule about that folder names.
 #[test]
 fn a_home_folder_is_outside() {
     for command in

@@ -9,8 +9,8 @@
 //! On x86-64 each refused call is refused under its second number (x32) too. A program that makes 32-bit system calls is killed.
 //! Not refused: `ptrace` and its kin, because Landlock keeps them inside of the sandbox, where a debugger is of use.
 //!
-//! A change must not remove a call from the list where Landlock cannot hold it. Whatever is not named here is allowed, so a new
-//! kind of system call that goes round Landlock has to be added.
+//! A change must not remove a call from the list if Landlock cannot confine it. Any other call is allowed, so a new kind of
+//! system call that bypasses Landlock must be added.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::process::Network;
 /// The conditions under which each system call is refused; without one, always.
 type Refused = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Refused whatever they ask for. Those with a plain number have it on every machine, unless it says otherwise.
+/// Refused with any arguments. Those with a plain number have it on every machine, unless it says otherwise.
 const NEVER: &[i64] = &[
     // io_uring_setup, io_uring_enter, io_uring_register: they make sockets that no filter sees.
     425,
@@ -77,7 +77,7 @@ const NEVER: &[i64] = &[
     libc::SYS_iopl,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_ioperm,
-    // kexec_load, which has a number of its own in x32.
+    // kexec_load, which has its own number in x32.
     #[cfg(target_arch = "x86_64")]
     528,
 ];
@@ -214,7 +214,7 @@ mod tests {
         })
     }
 
-    /// An unconnected pair sends to any socket with a name, so it is no pair of the program's own.
+    /// An unconnected pair sends to any named socket, so it is not private to the program.
     #[test]
     fn a_pair_of_sockets_is_a_pipe_or_refused() {
         for (network, expected) in [(Network::Off, false), (Network::Ip, false), (Network::All, true)] {
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Where Landlock cannot refuse to cut a file, no open cuts one that it does not open for writing.
+    /// If Landlock cannot refuse to truncate a file, no open truncates one that it does not open for writing.
     #[test]
     fn a_file_that_is_not_open_for_writing_is_not_cut() {
         let folder = tempfile::tempdir().unwrap();

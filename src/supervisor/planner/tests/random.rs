@@ -1,8 +1,8 @@
 //! Random worlds: children that crash, hang, fail to start and end late, operators who ask for anything at any time, live
 //! changes, and old news that comes again. What must hold is checked after every event, by invariant.
 //!
-//! Each test takes worlds of its own and looks for breaches of one invariant. `TAMTAM_PLANNER_TRACES` sets how many worlds
-//! each of them takes; a failure names the seed.
+//! Each test takes its own worlds and looks for breaches of one invariant. `TAMTAM_PLANNER_TRACES` sets how many worlds each of
+//! them takes; a failure names the seed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// The world's answer to what one child was told, or a crash.
+    /// The world's answer to one child's order, or a crash.
     fn answer(&mut self, id: ChildId, alive: bool) {
         let (generation, stage) = self.live[&id];
         let reason = match pick(&mut self.dice, 4) {
@@ -183,7 +183,7 @@ impl World {
         self.feed(Event::Child(id, generation, what));
     }
 
-    /// An event that has been told before, or belongs to a stage long gone, must change nothing.
+    /// An event that was sent before, or belongs to a stage long gone, must change nothing.
     fn old_news(&mut self) {
         let event = self.news[pick(&mut self.dice, self.news.len())].clone();
         let Event::Child(id, generation, _) = &event else { return };
@@ -246,7 +246,7 @@ impl World {
         };
         let before = marks(&self.planner);
         self.feed(Event::Change { call, rules, children: children.clone() });
-        // A child that waits for others may be let go by another strategy, but nobody is told to start or to stop.
+        // A child that waits for others may be let go by another strategy, but no child gets a start or a stop.
         let after = marks(&self.planner);
         self.must(10, before == after, || "a live change told somebody to start or stop".to_owned());
         for (id, _) in children {
@@ -417,7 +417,7 @@ fn pick(dice: &mut Chance, sides: usize) -> usize {
     ((dice.next() * sides as f64) as usize).min(sides - 1)
 }
 
-/// Looks for breaches of one invariant in worlds of its own, and for panics in any.
+/// Looks for breaches of one invariant in its own worlds, and for panics in any.
 fn holds(invariant: u8) {
     let worlds = std::env::var("TAMTAM_PLANNER_TRACES").ok().and_then(|text| text.parse().ok()).unwrap_or(WORLDS);
     let first = u64::from(invariant) << 32;

@@ -33,7 +33,7 @@ fn session(store: &Store, name: &str, entries: &[Entry]) {
     }
 }
 
-/// The texts themselves, one behind the other, stand in for a title.
+/// The texts themselves, one after the other, replace a title.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Texts(String);
 
@@ -67,8 +67,8 @@ fn found(store: &Store, words: &str) -> Vec<(String, u64)> {
     page.hits.into_iter().map(|hit| (hit.session.to_string(), hit.seq.0)).collect()
 }
 
-/// How often the end of a word stands in the files of the index: what words begin with is left out in the search table, where the
-/// one before begins so too.
+/// How often the end of a word is in the files of the index: what words begin with is left out in the search table, where the one
+/// before begins so too.
 fn in_files(store: &Store, word: &str) -> usize {
     let word = &word[4..];
     let count = |name: &str| {
@@ -78,12 +78,12 @@ fn in_files(store: &Store, word: &str) -> usize {
     ["index.db", "index.db-wal", "index.db-shm"].into_iter().map(count).sum()
 }
 
-/// Whether anybody has noted that the index still has something.
+/// Whether there is a note that the index still has something.
 fn is_noted(store: &Store) -> bool {
     fs::read_dir(store.path().join("deleted")).is_ok_and(|mut notes| notes.next().is_some())
 }
 
-/// A word of many parts, so that no part of it stands there by chance.
+/// A word of many parts, so that no part of it is there by chance.
 const SECRET: &str = "zanzibarsecret";
 
 /// Sessions of which some have the secret word; all of it is in the index.
@@ -121,7 +121,7 @@ fn what_is_deleted_leaves_the_index_with_a_scrub() {
     let folder = own_folder();
     let store = store(folder.path());
     talked(&store);
-    // Somebody has the index open all the time.
+    // Another connection has the index open all the time.
     let open: Index = store.index().unwrap();
     for n in 0..3 {
         assert_eq!(has(&store, &format!("s{n}")), (true, true));
@@ -171,7 +171,7 @@ fn what_is_swept_leaves_the_index_with_one_scrub() {
     assert!(!is_noted(&store));
 }
 
-/// One that forks go on from is not found any more, and goes with the last of them.
+/// A session that forks depend on is not found any more, and goes with the last of them.
 #[test]
 fn what_is_hidden_leaves_the_search_and_the_list_with_its_last_fork() {
     let folder = own_folder();
@@ -189,7 +189,7 @@ fn what_is_hidden_leaves_the_search_and_the_list_with_its_last_fork() {
     assert_eq!(in_files(&store, SECRET), 0);
 }
 
-/// Where somebody writes the index just then, reads it, or the process dies, the next scrub does it.
+/// If another process writes or reads the index just then, or this one dies, the next scrub does it.
 #[test]
 fn what_could_not_be_forgotten_at_once_is_the_next_time() {
     let folder = own_folder();
@@ -217,7 +217,7 @@ fn what_could_not_be_forgotten_at_once_is_the_next_time() {
     assert_eq!(fs::read_dir(folder.path().join("deleted")).unwrap().count(), 0);
 }
 
-/// The session is out of sight by then, so nobody would ask for it again.
+/// The session is out of sight by then, so no one would ask for it again.
 #[cfg(feature = "fault-injection")]
 #[test]
 fn what_was_deleted_half_way_leaves_the_index_too() {
@@ -245,7 +245,7 @@ fn what_was_deleted_half_way_leaves_the_index_too() {
     assert_eq!(in_files(&next, SECRET), 0);
 }
 
-/// The rename that takes a session away is the note for the index: what dies right behind it is scrubbed all the same.
+/// The rename that takes a session away is the note for the index: a removal that dies right after it is still scrubbed.
 #[cfg(feature = "fault-injection")]
 #[test]
 fn a_deletion_that_dies_behind_its_rename_has_its_note() {
@@ -265,7 +265,7 @@ fn a_deletion_that_dies_behind_its_rename_has_its_note() {
     assert!(!is_noted(&next));
 }
 
-/// Whoever deletes while a scrub is under way has a note of its own, and is not forgotten; nor is what a scrub that died was at.
+/// A deletion during a scrub has its own note, and is not forgotten; nor is the work of a scrub that died.
 #[test]
 fn what_is_deleted_in_the_middle_of_a_scrub_is_scrubbed_too() {
     let folder = own_folder();
@@ -288,7 +288,7 @@ fn what_is_deleted_in_the_middle_of_a_scrub_is_scrubbed_too() {
     assert_eq!(in_files(&store, SECRET), 0);
 }
 
-/// Its rows are those of the old one until somebody reads it again, and nobody may.
+/// Its rows are those of the old one until it is read again, and no one may see them.
 #[test]
 fn what_was_deleted_and_made_anew_leaves_the_index() {
     let folder = own_folder();
@@ -303,7 +303,7 @@ fn what_was_deleted_and_made_anew_leaves_the_index() {
     assert_eq!((found(&store, SECRET), found(&store, "new").len()), (vec![], 3));
 }
 
-/// However long it takes altogether: it can be stopped after each piece, and the next one goes on.
+/// However long it takes: it can be stopped after each piece, and the next one continues.
 #[test]
 fn what_takes_long_to_forget_goes_piece_by_piece() {
     let folder = own_folder();
@@ -324,7 +324,7 @@ fn what_takes_long_to_forget_goes_piece_by_piece() {
     assert_eq!(in_files(&store, SECRET), 0);
 }
 
-/// An index that is no database is of use to nobody, but for what can be read in it.
+/// An index that is not a database is useless, except for what can be read in it.
 #[test]
 fn an_index_that_is_broken_goes_with_what_is_deleted() {
     let folder = own_folder();
@@ -341,7 +341,7 @@ fn an_index_that_is_broken_goes_with_what_is_deleted() {
     assert!(!folder.path().join("index.db").exists() && !is_noted(&store));
 }
 
-/// Removed by hand, or by a version that told the index nothing, and made anew: what stands behind the old place is one part of a
+/// Removed by hand, or by a version that left the index no note, and made again: what is after the old place is one part of a
 /// line, or nothing at all.
 #[test]
 fn a_session_that_was_made_anew_under_its_id_has_nothing_of_the_old_one() {
@@ -367,7 +367,7 @@ fn a_session_that_was_made_anew_under_its_id_has_nothing_of_the_old_one() {
         session(&store, "s", &entries);
         assert_eq!(found(&store, SECRET), [], "{n}");
         if n != 2 {
-            // As long as before, it is found by whoever searches, and by no list.
+            // As long as before, searches find it, and no list does.
             let now = row(&store, "s").unwrap();
             assert_ne!(now.digest, before.digest, "{n}");
             assert!(!now.digest.0.contains(SECRET), "{n}");

@@ -167,7 +167,7 @@ fn a_search_is_narrowed_by_session_kind_and_time() {
     assert!(matches!(nothing, TapeError::Query { .. }), "{nothing}");
 }
 
-/// Pages go on where the one before ended, also when something was said meanwhile; each hit is there once.
+/// Pages continue where the one before ended, also when something was said meanwhile; each hit is there once.
 #[test]
 fn pages_follow_each_other_without_a_gap() {
     let folder = tempfile::tempdir().unwrap();
@@ -329,7 +329,7 @@ fn a_hit_that_is_not_on_the_tape_is_not_given() {
     assert!(seqs(&store, "words").is_empty());
 }
 
-/// A million entries of one moment would be many; some thousand of one moment each have a place of their own.
+/// A million entries of one moment would be many; some thousand of one moment each have their own place.
 #[test]
 fn entries_of_one_moment_and_of_absurd_times_are_all_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -391,7 +391,7 @@ fn a_large_file_is_read_in_pieces() {
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
-/// A cursor comes back from whoever was given one, so it may say anything: the page behind it is empty then, and nothing breaks.
+/// A cursor comes back from outside, so it may say anything: the page after it is empty then, and nothing breaks.
 #[test]
 fn a_cursor_that_was_made_up_gives_an_empty_page() {
     let folder = tempfile::tempdir().unwrap();

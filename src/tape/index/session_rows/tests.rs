@@ -97,7 +97,7 @@ fn what_is_not_what_was_read_is_read_anew() {
     fs::write(&path, &whole[..one]).unwrap();
     bring(&mut index);
     assert_eq!((digest(&index, "a"), digest(&index, "gone")), (Some(("1-1".to_owned(), Seq(1), 1)), None));
-    // Half a line is looked at again, and a bad one in the middle is as far as it goes.
+    // Half a line is read again, and a bad one in the middle is as far as it goes.
     fs::write(&path, &whole[..whole.len() - 7]).unwrap();
     bring(&mut index);
     assert_eq!(digest(&index, "a").unwrap().1, Seq(2));
@@ -171,7 +171,7 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
     assert!(steps.iter().all(|step| !step.contains("TEMP") && !step.contains("SCAN session_rows")), "{steps:?}");
 }
 
-/// The time may be over before all is read; what was read stays, and the next look goes on.
+/// The time may be over before all is read; what was read stays, and the next look continues.
 #[test]
 fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
     let folder = own_folder();
@@ -183,7 +183,7 @@ fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
     assert_eq!(index.bring_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
 }
 
-/// What stands before a line of a later version is summed up, and what is behind it is not looked for again until there is more.
+/// What precedes a line of a later version is counted, and the file is not read past it until it grows.
 #[test]
 fn before_a_newer_line_all_is_summed_up() {
     let folder = own_folder();
@@ -200,7 +200,7 @@ fn before_a_newer_line_all_is_summed_up() {
     assert_eq!((bring(&mut index).tapes, digest(&index, "s").unwrap().2), (1, 3));
 }
 
-/// A file that somebody made may say any time.
+/// A forged file may say any time.
 #[test]
 fn a_session_of_the_last_time_of_all_is_in_the_list() {
     let folder = own_folder();

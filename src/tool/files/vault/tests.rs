@@ -41,7 +41,7 @@ fn a_content_is_kept_once_and_private() {
     assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
-/// What is beyond a limit is said, also by who opens the folder anew; what is there already costs nothing.
+/// What is beyond a limit is said, also after the folder is opened again; existing content costs nothing.
 #[test]
 fn what_could_not_be_kept_is_said() {
     let store = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn what_could_not_be_kept_is_said() {
     );
 }
 
-/// A folder that takes no file is no reason to fail.
+/// A folder that takes no file does not cause a failure.
 #[test]
 fn a_folder_that_cannot_be_made_is_said() {
     let store = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn notes_are_read_past_a_torn_line() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// A session that is made anew under the id of a deleted one has the whole room, whatever its first change is.
+/// A new session under the id of a deleted one has the whole room, for any first change.
 #[test]
 fn what_a_deleted_session_kept_does_not_count_for_the_next() {
     let store = tempfile::tempdir().unwrap();

@@ -74,8 +74,7 @@ fn too_many_spill_files_lose_the_oldest() {
     assert_eq!(list_spills(folder.path()).unwrap(), before[2..]);
 }
 
-/// Nasty case 15: ten thousand outputs leave no more files than are kept, without anybody's doing. Scaled to one round more
-/// than are kept.
+/// Nasty case 15: ten thousand outputs leave no more files than are kept, automatically. Scaled to one round more than are kept.
 #[test]
 fn making_spill_files_tidies_up() {
     let files = RETENTION.files_max + 20;
@@ -84,7 +83,7 @@ fn making_spill_files_tidies_up() {
     assert_eq!(list_spills(folder.path()).unwrap().len(), RETENTION.files_max + 1);
 }
 
-/// Nasty case 15: a call that was cut off leaves no file that nobody knows of.
+/// Nasty case 15: a call that was cut off leaves no unknown file.
 #[test]
 fn a_spill_file_that_nobody_was_told_of_is_removed() {
     let folder = tempfile::tempdir().unwrap();

@@ -180,7 +180,7 @@ async fn h06_every_kind_of_end_is_reported_truly() {
 }
 
 /// H07, scaled: no zombie and no handle stays behind.
-/// It counts what belongs to its whole process, so it has one of its own: other tests open and close handles beside it.
+/// It counts for its whole process, so it has its own: other tests open and close handles meanwhile.
 #[tokio::test]
 async fn h07_many_commands_leave_no_zombie_and_no_handle() {
     const ALONE: &str = "TAMTAM_TEST_ALONE";

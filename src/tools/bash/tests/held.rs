@@ -1,5 +1,5 @@
-//! What a command reaches that nobody was asked about, with the kernel of this system. Where it can hold nothing, the tool says that
-//! no such command can run.
+//! What an unasked command reaches, with the kernel of this system. If it can confine nothing, the tool says that no such command
+//! can run.
 
 mod attempts;
 mod harmless;
@@ -12,7 +12,7 @@ use crate::{
     tool::{Held, May},
 };
 
-/// A call that nobody was asked about, which may write these files of the workspace and read what `may` lets it.
+/// An unasked call, which may write these files of the workspace and read what `may` lets it.
 fn context(scene: &Scene, writes: &[&str], denied: &'static [&'static str]) -> ToolContext {
     let held = Held {
         writes: writes.iter().map(|name| scene.path(name)).collect(),
@@ -138,7 +138,7 @@ async fn only_the_files_that_it_names_are_written() {
     }
 }
 
-/// Reads that the rules deny: what they name is not there, whatever the command calls it, and the rest is.
+/// Reads that the rules deny: the files do not exist for the command, under any name, and the rest does.
 #[tokio::test]
 async fn what_the_rules_deny_to_be_read_is_not_there() {
     let scene = scene();

@@ -1,4 +1,4 @@
-//! The nasty cases that concern bash, by their numbers. 8 in full is in `crates/tamtam-cli/tests/program/flood.rs`; 15 goes on in `tool::truncate`.
+//! The nasty cases that concern bash, by their numbers. 8 in full is in `crates/tamtam-cli/tests/program/flood.rs`; 15 continues in `tool::truncate`.
 
 use super::*;
 
@@ -68,7 +68,7 @@ async fn nasty_15_a_spill_file_holds_raw_bytes_and_can_be_read() {
     assert!(read.content.contains("19999") && read.content.contains("20000"), "{}", read.content);
 }
 
-/// Nasty case 15: a call that was cut off leaves no file that nobody was told of.
+/// Nasty case 15: a call that was cut off leaves no unreported file.
 #[tokio::test]
 async fn nasty_15_a_call_that_was_cut_off_leaves_no_spill_file() {
     let scene = scene();
@@ -120,7 +120,7 @@ fn nasty_08_a_disk_that_hangs_holds_nothing_up() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             tokio::task::spawn_blocking(move || hang.recv_timeout(Duration::from_secs(60)));
-            // Only then there is anything to keep, and it stands in line behind that.
+            // Only then there is something to keep, and it is queued after that.
             fs::write(scene.path("go"), "").unwrap();
         };
         tokio::join!(call, disk).0

@@ -90,8 +90,8 @@ async fn bdd_bash_017_characters_are_never_torn() {
     }
 }
 
-/// F-22: a command runs in bash, in the workspace or a folder of it, within a time limit; its streams are told apart where the
-/// host wants that, and of a long output the end is shown.
+/// F-22: a command runs in bash, in the workspace or a folder of it, within a time limit; its streams are separate if the host
+/// wants that, and of a long output the end is shown.
 #[tokio::test]
 async fn f_22_a_command_runs_in_bash_within_its_limits() {
     let scene = scene_with(|options| options.streams = Streams::Apart);
@@ -108,7 +108,7 @@ async fn f_22_a_command_runs_in_bash_within_its_limits() {
     scene.is_clean();
 }
 
-/// BASH-ERR-001, BASH-ERR-003, H04: bytes that are no text.
+/// BASH-ERR-001, BASH-ERR-003, H04: bytes that are not text.
 #[tokio::test]
 async fn bash_err_001_binary_output_does_no_harm() {
     let scene = scene();
@@ -135,7 +135,7 @@ async fn a_progress_bar_is_one_line_and_the_file_has_it_whole() {
     let file = fs::read(result.details["temp_file"].as_str().unwrap()).unwrap();
     assert_eq!(file.len() as u64, number(&result.details["truncation"]["total_bytes"]));
     assert!(file.starts_with(b"begun\n\r\x1b[K\x1b[32m    1/9000 done"));
-    // What stands before a flood of progress is not pushed out by it, and a short output needs no notice.
+    // What precedes a flood of progress is not pushed out by it, and a short output needs no notice.
     let result = scene.bash(r"echo first; head -c 3000000 /dev/zero | tr '\0' '\r'; echo last").await;
     assert!(result.content.ends_with("]\nfirst\nlast"), "{}", result.content);
     let result = scene.bash(r"printf '\033[31mred\033[0m normal\n'").await;

@@ -152,7 +152,8 @@ const WRITES: &[&str] = &[
     "flock f touch OUT/f",
 ];
 
-/// P09, S12, F03 and "write outside refused": whatever way a command takes, and whatever it starts, nothing outside changes.
+/// P09, S12, F03 and "write outside refused": in every way that a command takes, and with anything that it starts, nothing
+/// outside changes.
 #[tokio::test]
 async fn nothing_outside_of_the_workspace_is_written() {
     if !is_held().await {
@@ -261,7 +262,7 @@ async fn the_network_is_off_unless_it_is_on() {
             assert!(connects || result.content.contains("Operation not permitted"), "{}", result.content);
             assert_eq!(result.details["sandbox"]["network"], network.name());
         }
-        // The other promises hold whatever the network is.
+        // The other promises hold with any network.
         assert!(!scene.tries("cat OUT/secret").await.content.contains(SECRET));
     }
 }

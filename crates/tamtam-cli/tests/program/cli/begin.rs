@@ -1,4 +1,4 @@
-//! What is said before a session begins: prompts, folders, agents and files, and what a program is told where nothing begins.
+//! What is said before a session begins: prompts, folders, agents and files, and what a program gets if nothing begins.
 
 use std::process::{Command, Stdio};
 

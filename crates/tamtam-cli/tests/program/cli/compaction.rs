@@ -1,7 +1,8 @@
-//! A small window through the binary: what was said before is summed up, and the session goes on, also in other processes.
+//! A small window through the binary: earlier messages are summarized, and the session continues, also in other
+//! processes.
 //!
-//! The rows speak of a chat with `/compact`, `/save` and `/restore`; those commands come with `chat`. What they are about is
-//! held here by `run` and `tape`: there is nothing to save or restore, because the tape always has it.
+//! The rows speak of a chat with `/compact`, `/save` and `/restore`; those commands come with `chat`. Their content is
+//! tested here with `run` and `tape`: nothing needs to be saved or restored, because the tape always has it.
 
 use serde_json::{Value, json};
 

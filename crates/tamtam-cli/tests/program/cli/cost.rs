@@ -1,4 +1,4 @@
-//! What `run`, `models` and the tree tell of tokens and money.
+//! What `run`, `models` and the tree show of tokens and money.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! `docs/EDGES.md`, and the rows of the checklist in `docs/SECURITY.md`: each test that they name is there, and each command that they
-//! show ends as it says.
+//! `docs/EDGES.md`, and the rows of the checklist in `docs/SECURITY.md`: each test that they name exists, and each
+//! command that they show ends as stated.
 
 use std::{collections::BTreeSet, path::Path, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! Must show 7: whatever goes wrong is one clear line and the right exit code, and nothing is lost.
+//! Must show 7: each failure is one clear line and the right exit code, and nothing is lost.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,4 +1,4 @@
-//! What somebody does to a store behind our back: each is found, said, and mended or set aside as docs/TAPE.md says.
+//! Outside changes to a store: each is found, reported, and repaired or set aside as docs/TAPE.md says.
 
 use serde_json::{Value, json};
 

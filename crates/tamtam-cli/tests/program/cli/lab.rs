@@ -1,4 +1,4 @@
-//! A folder of its own, and the binary in it with an environment that holds nothing of this machine.
+//! A fresh folder, and the binary in it with an environment without anything of this machine.
 
 use std::{
     io::{BufRead as _, BufReader, Read, Write as _},

@@ -1,4 +1,5 @@
-//! A model that repeats its calls, at the binary: stopped where nobody is there, asked about over lines of JSON, reset by one.
+//! A model that repeats its calls, at the binary: stopped if no one can be asked, asked about over lines of JSON, reset
+//! by one.
 
 use serde_json::{Value, json};
 

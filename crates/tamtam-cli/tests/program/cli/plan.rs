@@ -200,7 +200,7 @@ fn a_plan_file_that_is_a_link_is_no_plan() {
         let ended = live.end();
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         let told = results(&ended);
-        assert!(told[2].contains("is a link, or stands behind one"), "{above} {told:?}");
+        assert!(told[2].contains("is a link, or is behind one"), "{above} {told:?}");
         assert_eq!(std::fs::read_to_string(lab.work("src/s.md")).unwrap(), "secret", "{above} {told:?}");
         assert!(ended.lines().iter().all(|line| line["event"] != "ask"));
     }

@@ -1,4 +1,4 @@
-//! A damaged session, as its user gets it back: `tape verify` names the line, `tape fork` goes on before it.
+//! A damaged session, as its user gets it back: `tape verify` names the line, `tape fork` continues before it.
 
 use std::path::PathBuf;
 

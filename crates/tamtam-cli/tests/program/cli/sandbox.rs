@@ -1,6 +1,5 @@
-//! `--sandbox` and `tamtam doctor`: what the operator asks for, and what is shown of what holds.
-//!
-//! A system that can hold no sandbox shows the other half: nothing runs where one is required.
+//! `--sandbox` and `tamtam doctor`: what the operator asks for, and what is shown as enforced.
+//! A system without a sandbox shows the other half: nothing runs if one is required.
 
 use serde_json::{Value, json};
 use tamtam::tools::process::SandboxLevel;

@@ -1,4 +1,4 @@
-//! Sessions over several processes: listed, gone on with, survived, verified.
+//! Sessions over several processes: listed, continued, survived, verified.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Shell commands under rules, over the binary: what the rules say about a part of a command holds wherever the part stands.
+//! Shell commands under rules, over the binary: a rule about a part of a command holds anywhere in the command.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Stops and the last moment of a run, where the reader of the output takes nothing, or has gone.
+//! Stops and the last moment of a run, if the reader of the output reads nothing, or is gone.
 
 use serde_json::{Value, json};
 

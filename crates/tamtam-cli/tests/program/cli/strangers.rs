@@ -1,4 +1,5 @@
-//! A workspace that a stranger made: nothing in it runs by itself, widens what a call may do, or changes where the binary connects to.
+//! A workspace that a stranger made: nothing in it runs unasked, widens what a call may do, or changes where the binary
+//! connects to.
 
 use std::{net::TcpListener, process::Command};
 

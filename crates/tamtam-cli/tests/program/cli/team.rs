@@ -1,4 +1,5 @@
-//! Agents and commands as files of the user, at the binary: they are listed, chosen and carried out, and a bad one disturbs nobody.
+//! Agents and commands as files of the user, at the binary: they are listed, chosen and carried out, and a bad one
+//! affects no other.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! A workspace may be a stranger's: nothing in it has a say before its folder is trusted, and nothing once it has changed.
+//! A workspace may be a stranger's: nothing in it has an effect before its folder is trusted, or once it has changed.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,4 +1,4 @@
-//! One round: a run that is steered, killed at a seeded moment, and resumed until it ends by itself.
+//! One round: a run that is steered, killed at a seeded moment, and resumed until it ends on its own.
 
 use std::{path::Path, time::Duration};
 

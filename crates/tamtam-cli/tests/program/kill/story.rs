@@ -1,5 +1,5 @@
 //! A model server of our own, on loopback, in threads: it streams as OpenAI-compatible servers do, and what it says follows
-//! from the number of answers in the request alone, so a request that comes again is answered again in the same words.
+//! from the number of answers in the request alone, so a repeated request gets the same answer.
 //!
 //! | answers so far | what it says |
 //! |---|---|

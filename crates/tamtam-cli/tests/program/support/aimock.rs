@@ -1,4 +1,4 @@
-//! The mock server that we did not write, as a process: one for each test, on a free port, with fixtures of its own.
+//! The mock server that we did not write, as a process: one for each test, on a free port, with its own fixtures.
 
 use std::{
     io::{BufRead as _, BufReader},

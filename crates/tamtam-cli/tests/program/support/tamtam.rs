@@ -1,7 +1,7 @@
 //! The `tamtam` binary as a child process: its arguments, its stdin, the lines it writes.
 //!
-//! It sees an environment of its own, and every process below it carries a mark, so that whatever is left of it can be
-//! found. Dropping it leaves nothing running.
+//! It gets a separate environment, and every process below it carries a mark, so that leftovers can be found. Dropping
+//! it leaves nothing running.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

@@ -1,5 +1,5 @@
-//! A listener on the line between a client and a server: what the client sends is kept byte for byte, for the server's own
-//! journal shows requests in a form of its own.
+//! A listener on the line between a client and a server: what the client sends is kept byte for byte, because the
+//! server's own journal shows requests in another form.
 
 use std::{
     io::{BufReader, Read as _, Write as _},

@@ -8,7 +8,7 @@ struct Was {
     key: Key,
     policy: Policy,
     status: Status,
-    /// Nobody has asked it to stop.
+    /// It was not asked to stop.
     stays: bool,
     by_hand: bool,
     booting: bool,
@@ -51,7 +51,7 @@ impl Before {
 /// What one child's end, or failed start, must lead to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Follows {
-    /// It was asked for, or it is somebody's failed call: nothing of a crash.
+    /// It was asked for, or it is a failed call: not a crash.
     Nothing,
     /// It has to run again, and that counts.
     Restart,
@@ -65,7 +65,7 @@ enum Follows {
 #[derive(Default)]
 pub(super) struct Oracle {
     restarts: Vec<(Duration, Key)>,
-    /// Restarts of each child since somebody last forgave it.
+    /// Restarts of each child since it was last forgiven.
     own: HashMap<Key, Vec<Duration>>,
     /// How many events it had something to say about, by invariant.
     pub(super) judged: HashMap<u8, u64>,
@@ -143,7 +143,7 @@ impl Oracle {
         breaches
     }
 
-    /// Whoever is started by hand, or after its time in the park, begins with a clean record.
+    /// A child started by hand, or after its time in the park, begins with a clean record.
     fn forgive(&mut self, before: &Before, event: &Event) {
         let (Event::Admin(_, id, _) | Event::Child(id, _, ChildEvent::Due)) = event else { return };
         let Some(was) = before.children.get(id).filter(|_| !before.down) else { return };
@@ -151,7 +151,7 @@ impl Oracle {
         let forgiven = match event {
             Event::Admin(_, _, Admin::Restart) => was.status == Status::Stopped && !was.marks.0,
             Event::Admin(_, _, Admin::Recycle) => rests && was.policy.restart != Restart::Temporary,
-            // A restart that is due is no pardon.
+            // A due restart is not a pardon.
             Event::Admin(_, _, Admin::Unpark) | Event::Child(..) => was.status == Status::Parked,
             _ => false,
         };
@@ -182,7 +182,7 @@ impl Oracle {
         (escalates, parks)
     }
 
-    /// Only siblings that the strategy names are to be started afresh; of those the temporary ones are let go.
+    /// Only siblings that the strategy names may be started afresh; of those the temporary ones are let go.
     fn judge_siblings(
         &mut self,
         before: &Before,
@@ -248,7 +248,7 @@ fn ends_supervisor(before: &Before, ended: &Was) -> bool {
         }
 }
 
-/// Whether a wait is what this child's back-off allows for this try.
+/// Whether a wait is what this child's backoff allows for this try.
 fn wait_fits(before: &Before, was: &Was, attempt: u32, wait: Option<Duration>, now: Duration) -> bool {
     let Some(backoff) = was.policy.backoff.or(before.rules.backoff) else { return wait.is_none() };
     let ran = if was.status == Status::Starting { Duration::ZERO } else { now - was.started_at };

@@ -24,7 +24,7 @@ const CANARY: &str = "CANARY-7F3A";
 const DENIED: &[&str] = &["secrets", ".env"];
 /// For attempts that wait for ever.
 const SECONDS: u64 = 2;
-/// Many attempts wait until they are ended, so several are run at a time, each on a stage of its own.
+/// Many attempts wait until they are ended, so several are run at a time, each on its own stage.
 const AT_ONCE: usize = 4;
 /// Of these attempts one is run as it is too.
 const CONTROL: usize = 30;
@@ -59,7 +59,7 @@ fn attempts() -> Vec<Attempt> {
     all.filter(|attempt| seen.insert(attempt.command.clone())).collect()
 }
 
-/// A prepared workspace, a folder outside, a server that nobody should reach, and a process that nobody should end.
+/// A prepared workspace, a folder outside, a server that must not be reached, and a process that must not be ended.
 struct Stage {
     scene: Scene,
     server: TcpListener,
@@ -93,7 +93,7 @@ impl Stage {
         Stage { scene, server, process, before }
     }
 
-    /// A stage whose repository has no hooks: a rule about git allows what its hooks run, which nobody plants without a yes.
+    /// A stage whose repository has no hooks: a rule about git allows what its hooks run, which cannot be planted without a yes.
     fn without_hooks() -> Stage {
         let stage = Stage::new();
         fs::remove_dir_all(stage.scene.path(".git/hooks")).unwrap();
@@ -152,7 +152,7 @@ fn profiles() -> Vec<(Profile, Ruleset)> {
     PROFILES.map(with).into()
 }
 
-/// A run of an attempt that nobody said yes to: as it is, or confined, with the files that it may write.
+/// A run of an attempt without a yes: unconfined, or confined, with the files that it may write.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Confined(Vec<String>),
@@ -180,8 +180,8 @@ async fn run(stage: &Stage, way: &Way, command: &str) -> ToolResult {
     stage.scene.bash.run(json!({ "command": command, "timeout": SECONDS }), &context).await
 }
 
-/// Runs these attempts, one after the other on a stage of their own, in each way in which some profile runs them without a yes. Gives how
-/// many runs there were, and those that came about.
+/// Runs these attempts, one after the other on their own stage, in each way in which some profile runs them without a yes.
+/// Returns how many runs there were, and those that succeeded.
 async fn try_all(attempts: impl Iterator<Item = &Attempt>) -> (usize, Vec<String>) {
     let mut stage = Stage::new();
     let (mut ran, mut wrong) = (0, Vec::new());
@@ -252,8 +252,8 @@ fn no_attempt_that_nobody_said_yes_to_comes_about() {
     });
 }
 
-/// Whether an attempt is to run another program in hiding. What a program's own options write where its arguments say so is what a rule
-/// about that program allows.
+/// Whether an attempt tries to run another program in hiding. What a program's own options write where its arguments say so is
+/// what a rule about that program allows.
 fn hides_a_program(attempt: &Attempt) -> bool {
     let names_a_place = |word: &str| {
         let place = word
