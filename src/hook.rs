@@ -35,6 +35,7 @@ use crate::{
     words::ids::{CallId, SessionId},
     words::message::{Finish, Message},
     words::panic_text,
+    words::pointers::pointers,
 };
 
 pub use planning::Planning;
@@ -238,6 +239,20 @@ pub trait Hook: Send + Sync + 'static {
     /// Called when the hook was too slow: `missed` events are missing before the next event that it is shown.
     fn on_missed(&self, _missed: u64) {}
 }
+
+pointers!(Hook {
+    fn name(&self) -> &str;
+    fn guards(&self) -> bool;
+    fn sees_answers(&self) -> bool;
+    fn on_input<'a>(&'a self, context: &'a HookContext, message: Message) -> BoxFuture<'a, Input>;
+    fn on_answer<'a>(&'a self, context: &'a HookContext, parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>>;
+    fn before_call<'a>(&'a self, call: &'a HookCall) -> BoxFuture<'a, Verdict>;
+    fn on_result<'a>(&'a self, call: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult>;
+    fn output_filter(&self) -> Option<Box<dyn OutputFilter>>;
+    fn on_event(&self, event: &Event);
+    fn sees_events(&self) -> bool;
+    fn on_missed(&self, missed: u64);
+});
 
 /// A hook that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -81,6 +81,11 @@ pub use {
     router::{Provider, Router},
 };
 
+#[cfg(feature = "anthropic")]
+pub use router::anthropic;
+#[cfg(feature = "openai")]
+pub use router::{compatible, ollama, openai};
+
 pub use crate::words::usage::{BadUsd, Cost, MicroUsd, PicoUsd, ShownCost, Usage};
 
 use crate::words::message::ModelRef;

@@ -36,6 +36,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::words::pointers::pointers;
+
 pub(crate) use access::one_line;
 pub use access::{Access, ReadPath, ShellPart, UnknownWords};
 #[cfg(all(unix, feature = "tools"))]
@@ -281,3 +283,27 @@ pub trait Tool: Send + Sync + 'static {
     /// Carries out one call. A failure is a result too: see [`ToolResult::error`].
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
 }
+
+pointers!(Tool {
+    fn name(&self) -> &str;
+    fn aliases(&self) -> &[&str];
+    fn description(&self) -> &str;
+    fn schema(&self) -> Value;
+    fn effect(&self) -> Effect;
+    fn parallel(&self) -> bool;
+    fn answers_at_once(&self) -> bool;
+    fn limit(&self, arguments: &Value) -> Duration;
+    fn output(&self) -> truncate::Limits;
+    fn access(&self, arguments: &Value) -> Vec<Access>;
+    fn permissions(&self) -> Vec<String>;
+    fn choices(&self) -> Vec<String>;
+    fn told_without(&self, denied: &[&str]) -> (String, Value);
+    fn pollable(&self, arguments: &Value) -> bool;
+    fn loop_key(&self, arguments: &Value) -> String;
+    fn check(&self, arguments: &Value) -> Result<(), String>;
+    fn foresee(&self, arguments: &Value, context: &ToolContext) -> Result<(), String>;
+    #[cfg(all(unix, feature = "tools"))]
+    fn files(&self) -> Option<&Files>;
+    fn sandbox(&self) -> Option<SandboxTerms>;
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolResult>;
+});

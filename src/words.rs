@@ -9,8 +9,10 @@ pub(crate) mod depth;
 pub(crate) mod ids;
 pub(crate) mod labels;
 pub(crate) mod message;
+pub(crate) mod pointers;
 pub(crate) mod sandbox;
 pub(crate) mod secrets;
+pub(crate) mod setters;
 pub(crate) mod usage;
 
 /// The words of a caught panic.

@@ -81,6 +81,18 @@ impl Provider {
         self
     }
 
+    /// One of its models, with connections of its own. Opens none yet, and asks nobody whether the model exists: the first request
+    /// does. A host with several models shares connections by a [`Router`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Auth`] if the provider needs a key and has none; [`ErrorKind::InvalidRequest`] for a base URL that is not one, or a
+    /// key that cannot be sent in a header.
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Router::new(HttpOptions::default())
+            .with(self.clone())
+            .find(&ModelRef { provider: self.name.clone(), model: name.to_owned() })
+    }
+
     fn endpoint(&self, model: &str, limits: ModelLimits) -> Result<Endpoint, ModelError> {
         if self.needs_key && self.key.is_none() {
             let message = match self.key_from.as_str() {
@@ -96,6 +108,49 @@ impl Provider {
             ..Endpoint::new(self.api, &self.name, &self.base_url, model)
         })
     }
+}
+
+/// OpenAI, with this key. Fails on no input: a key that cannot be sent is the error of [`Provider::model`].
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tamtam::{Runtime, model};
+///
+/// let key = std::env::var("OPENAI_API_KEY")?;
+/// let runtime = Runtime::builder().model(model::openai(key).model("gpt-4o")?).start().await?;
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "openai")]
+#[must_use]
+pub fn openai(key: impl Into<Secret>) -> Provider {
+    named("openai", Api::OpenAiChat).with_key(key.into())
+}
+
+/// Anthropic, with this key.
+#[cfg(feature = "anthropic")]
+#[must_use]
+pub fn anthropic(key: impl Into<Secret>) -> Provider {
+    named("anthropic", Api::AnthropicMessages).with_key(key.into())
+}
+
+/// Ollama on this machine, at its usual address (`http://127.0.0.1:11434/v1`), without a key.
+#[cfg(feature = "openai")]
+#[must_use]
+pub fn ollama() -> Provider {
+    Provider::custom("ollama", Api::OpenAiChat, "http://127.0.0.1:11434/v1")
+}
+
+/// Any server that speaks OpenAI's Chat Completions, by its base URL, such as `http://127.0.0.1:8080/v1`. Its models are called
+/// `compatible/NAME`. It needs no key; [`Provider::with_key`] gives it one.
+#[cfg(feature = "openai")]
+#[must_use]
+pub fn compatible(base_url: impl Into<String>) -> Provider {
+    Provider::custom("compatible", Api::OpenAiChat, base_url)
+}
+
+/// A provider of the table; with its wire in the build it is there, so the plain one is never used.
+fn named(name: &str, api: Api) -> Provider {
+    Provider::known(name).unwrap_or_else(|| Provider::custom(name, api, ""))
 }
 
 /// All providers that a host uses.
@@ -299,6 +354,23 @@ mod tests {
         assert_eq!(router.price_of(&name("local/llama")), None);
         let proxied = Provider::known("openai").unwrap().with_base_url("http://127.0.0.1:9/v1");
         assert_eq!(router.with(proxied).price_of(&name("openai/gpt-4o-mini")), None);
+    }
+
+    #[test]
+    fn a_model_in_one_line() {
+        let names = [
+            openai("k").model("gpt-4o"),
+            anthropic("k").model("claude-sonnet-4"),
+            ollama().model("qwen3:8b"),
+            compatible("http://127.0.0.1:8080/v1").model("m"),
+        ];
+        let names = names.map(|model| model.unwrap().id().to_string());
+        assert_eq!(names, ["openai/gpt-4o", "anthropic/claude-sonnet-4", "ollama/qwen3:8b", "compatible/m"]);
+        let window = |model: Arc<dyn Model>| model.limits().context;
+        assert_eq!(window(openai("k").model("gpt-4o").unwrap()), known_limits("gpt-4o").context);
+        let kind = |model: Result<Arc<dyn Model>, ModelError>| model.err().unwrap().kind;
+        assert_eq!(kind(openai("").model("gpt-4o")), ErrorKind::Auth);
+        assert_eq!(kind(compatible("nonsense").model("m")), ErrorKind::InvalidRequest);
     }
 
     /// K01

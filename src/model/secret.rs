@@ -41,6 +41,12 @@ impl fmt::Debug for Secret {
     }
 }
 
+impl From<String> for Secret {
+    fn from(key: String) -> Secret {
+        Secret::new(key)
+    }
+}
+
 impl From<&str> for Secret {
     fn from(key: &str) -> Secret {
         Secret::new(key)

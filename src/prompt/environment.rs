@@ -14,7 +14,7 @@ use super::text::cut_at_line;
 use crate::{
     kernel::{Layer, PromptSection},
     model::BoxFuture,
-    words::message::ModelRef,
+    words::{message::ModelRef, pointers::pointers},
 };
 
 /// How long a provider may take. The session cannot be used before.
@@ -74,6 +74,11 @@ pub trait EnvironmentProvider: Send + Sync + 'static {
     /// thread.
     fn sections<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Vec<Section>, String>>;
 }
+
+pointers!(EnvironmentProvider {
+    fn name(&self) -> &str;
+    fn sections<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Vec<Section>, String>>;
+});
 
 /// What a provider may know of the session that is made.
 #[derive(Clone, Debug, PartialEq, Eq)]

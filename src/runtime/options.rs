@@ -21,6 +21,7 @@ use crate::{
     words::labels::Labels,
     words::message::ModelRef,
     words::sandbox::SandboxTerms,
+    words::setters::setters,
 };
 
 /// The runtime's settings of sessions whose options are silent.
@@ -225,25 +226,59 @@ impl SessionOptions {
         depth::bound(&mut self.params.options).map_err(|_| Refusal::Nested { what, max }.into())
     }
 
-    /// Sets the session's id.
-    #[must_use]
-    pub fn id(mut self, id: SessionId) -> SessionOptions {
-        self.id = Some(id);
-        self
-    }
-
     /// Sets the rules to those of a profile.
     #[must_use]
-    pub fn profile(mut self, profile: Profile) -> SessionOptions {
-        self.rules = Some(profile.ruleset());
-        self
+    pub fn profile(self, profile: Profile) -> SessionOptions {
+        self.rules(profile.ruleset())
     }
 
-    /// Sets the system prompt.
-    #[must_use]
-    pub fn system(mut self, system: impl Into<String>) -> SessionOptions {
-        self.system = Some(system.into());
-        self
+    setters! {
+        /// Sets the session's [id](#structfield.id).
+        id: SessionId = Some(id);
+        /// Sets its [model](#structfield.model).
+        model: ModelRef = Some(model);
+        /// Sets its [title](#structfield.title).
+        title: impl Into<String> = Some(title.into());
+        /// Sets its [labels](#structfield.labels).
+        labels: Labels;
+        /// Sets the [name of its agent](#structfield.agent).
+        agent: impl Into<String> = Some(agent.into());
+        /// Sets the [system prompt](#structfield.system).
+        system: impl Into<String> = Some(system.into());
+        /// Sets the [date](#structfield.date) that its prompt names.
+        date: impl Into<String> = Some(date.into());
+        /// Limits it to [these tools](#structfield.tools).
+        tools: impl IntoIterator<Item = impl Into<String>> = Some(tools.into_iter().map(Into::into).collect());
+        /// Sets the [parameters of its requests](#structfield.params).
+        params: Params;
+        /// Sets the [limit of steps](#structfield.steps_max) of a turn.
+        steps_max: u32 = Some(steps_max);
+        /// Sets how [steering messages](#structfield.steering_mode) are taken.
+        steering_mode: Mode;
+        /// Sets how [queued messages](#structfield.queue_mode) are taken.
+        queue_mode: Mode;
+        /// Sets [how long an ask waits](#structfield.ask_limit).
+        ask_limit: Duration;
+        /// Sets whether [asks wait](#structfield.asks_wait) while nobody listens.
+        asks_wait: bool;
+        /// Sets the [rules of its agent](#structfield.agent_rules).
+        agent_rules: Ruleset = Some(agent_rules);
+        /// Sets its [rules](#structfield.rules).
+        rules: Ruleset = Some(rules);
+        /// Sets the [layers of rules below](#structfield.rules_below).
+        rules_below: Vec<Ruleset>;
+        /// Sets what people [granted](#structfield.granted).
+        granted: Vec<Rule>;
+        /// Sets its [budget](#structfield.budget).
+        budget: Budget;
+        /// Sets [how deep children may be](#structfield.task_depth_max).
+        task_depth_max: u32 = Some(task_depth_max);
+        /// Sets [how many children](#structfield.task_width_max) may work at the same time.
+        task_width_max: usize = Some(task_width_max);
+        /// Sets [how many tasks may wait](#structfield.task_queue_max).
+        task_queue_max: usize = Some(task_queue_max);
+        /// Sets [how often it is started again](#structfield.restart).
+        restart: RestartPolicy;
     }
 }
 
