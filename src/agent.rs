@@ -90,7 +90,7 @@ pub struct Agent {
     /// The file that the agent, or the newest change of it, was read from.
     #[serde(skip)]
     pub source: Option<PathBuf>,
-    /// Words behind the system prompt of the session. They are never read from a text.
+    /// Words after the system prompt of the session. They are never read from a text.
     #[serde(skip)]
     addition: Option<&'static str>,
     /// Rules that come after those of the session, and may allow what it asks about. They are never read from a text.

@@ -121,7 +121,7 @@ pub trait Hook: Send + Sync + 'static {
     }
 
     /// Sees a message before it is accepted, also a message that replaces a waiting one ([`Session::edit`](crate::Session::edit)).
-    /// The context names the session; its handle may be asked for the state, but a wait on it would hang.
+    /// The context names the session; its handle may be asked for the state, but must not be waited on.
     ///
     /// Everything that people, hosts and models put into a conversation in a user's place comes here: messages that are sent, edited
     /// or made of a command, the message that gives a child its task ([`Session::spawn_child`](crate::Session::spawn_child),

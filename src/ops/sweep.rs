@@ -305,7 +305,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// What failed behind a removal is finished by the next opening of the store: the session is gone, and is not named as kept.
+    /// What failed after a removal is finished by the next opening of the store: the session is gone, and is not named as kept.
     #[test]
     fn a_session_that_is_gone_is_not_named_as_kept() {
         let swept = |name: &str| SweptSession {

@@ -63,7 +63,7 @@ impl RollbackOptions {
         RollbackOptions::default()
     }
 
-    /// Puts the files that calls changed behind the point back to what they were at the point. [`Session::plan_rollback`] shows
+    /// Puts the files that calls changed after the point back to what they were at the point. [`Session::plan_rollback`] shows
     /// beforehand what that would do.
     #[cfg(all(unix, feature = "tools"))]
     #[must_use]

@@ -45,7 +45,7 @@ impl Session {
         self.ask(Compact).await.map(drop)
     }
 
-    /// Undoes the newest compaction: one entry puts back the messages that it replaced, and behind them what was said since. Called
+    /// Undoes the newest compaction: one entry puts back the messages that it replaced, and after them what was said since. Called
     /// again, it undoes the compaction before.
     ///
     /// # Errors

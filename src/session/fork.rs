@@ -72,7 +72,7 @@ impl Session {
     ///
     /// The fork has the conversation as it was at that point, including what was taken back here since. A tape can be forked only
     /// where an append ends. For a point inside of an append, the fork is made at the end before the point if nothing was said in
-    /// between. Otherwise it is made at the end behind the point, and the fork goes back to the point. Where a call had no result
+    /// between. Otherwise it is made at the end after the point, and the fork goes back to the point. Where a call had no result
     /// at the point, the fork stays at the end of the append. The fork's budget is what was left there (`docs/SEMANTICS.md`,
     /// "Forks").
     ///
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Merges a fork: everything that was said in it since it was forked or last merged becomes part of this conversation, as one
-    /// entry behind all that was said here. The fork's usage counts here from then on, once. The fork is not changed, and is kept.
+    /// entry after all that was said here. The fork's usage counts here from then on, once. The fork is not changed, and is kept.
     ///
     /// The fork must be one of this session, or of a session that this one continues from after the fork's point. Merging again
     /// without anything new changes nothing ([`Merge::entry`] is `None`). Words that were taken back in the fork are not merged.

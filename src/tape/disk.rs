@@ -113,7 +113,7 @@ pub(super) struct LogFile {
     pub(super) last: Seq,
     /// The open file; `None` while [`OpenFiles`] has it closed.
     file: Option<File>,
-    /// A write failed: bytes behind `length` must be cut off before the next write.
+    /// A write failed: bytes after `length` must be cut off before the next write.
     tail_is_dirty: bool,
 }
 

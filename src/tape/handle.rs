@@ -118,7 +118,7 @@ impl TapeWriter for Tape {
     }
 
     fn give_back(self: Box<Self>, then: GivenBack) {
-        // `then` is called when the session is given back: in this handle's drop, or by the I/O thread behind what waits.
+        // `then` is called when the session is given back: in this handle's drop, or by the I/O thread after what waits.
         *self.log.then.lock() = Some(then);
     }
 }

@@ -2,7 +2,7 @@
 //! a crash cut off), or alongside their writer.
 //!
 //! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and a later anchor without
-//! a sound line is set aside as a folder. A file with a bad line that has lines behind it is left as it is, and the tape can then
+//! a sound line is set aside as a folder. A file with a bad line that has lines after it is left as it is, and the tape can then
 //! only be read ([`Damage`]).
 //!
 //! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions
@@ -279,7 +279,7 @@ pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
 }
 
 /// The last whole line of a file that can be read, looking back from its end. No more than the length of one line is held in
-/// memory, however long the torn tail behind the line is. No checksum is checked.
+/// memory, however long the torn tail after the line is. No checksum is checked.
 pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);

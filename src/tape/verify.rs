@@ -41,7 +41,7 @@ pub enum Flaw {
     /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; next to a live writer it may
     /// be an append that is being written.
     Torn,
-    /// A line is bad, and it is not the unfinished end of the newest file. The lines of its file behind it are not read.
+    /// A line is bad, and it is not the unfinished end of the newest file. The lines of its file after it are not read.
     Bad,
     /// A file does not continue its predecessor: lines at the end of the earlier file, or whole files, are missing. Of a fork:
     /// the parent cannot be read up to the entry at which the fork begins.

@@ -245,7 +245,7 @@ fn read(args: &[Arg]) -> Result<(), Unclear> {
 }
 
 /// Whether the words of a `[` test are read as they are written. A value could be the operator `-v`, which evaluates an index in
-/// the next word, so what is not known has an operator behind it, or nothing.
+/// the next word, so what is not known has an operator after it, or nothing.
 pub(super) fn tests_as_written(words: &[Arg]) -> bool {
     let is_operator = |word: &Arg| {
         matches!(

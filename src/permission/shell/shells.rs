@@ -108,7 +108,7 @@ const WORDS_APART: &[&str] = &[
     "while",
 ];
 
-/// The kin of the shell of a name. A version behind the name makes no other shell.
+/// The kin of the shell of a name. A version after the name makes no other shell.
 pub(super) fn named(name: &str) -> Option<Kin> {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     SHELLS.iter().find(|(shell, _)| *shell == bare).map(|(_, kin)| *kin)

@@ -60,7 +60,7 @@ fn hides(c: char) -> bool {
 pub(super) enum Gap {
     /// Nothing.
     None,
-    /// Blanks, and line breaks behind a backslash.
+    /// Blanks, and line breaks after a backslash.
     Blank,
     /// Blanks and line breaks.
     Line,

@@ -52,7 +52,7 @@ pub(super) struct MemoryTape {
     /// The handle that has the tape open.
     pub(super) holder: Option<u64>,
     /// The last entry when the open turn was marked. An append belongs to the turn, and may use the reserve, once there is an entry
-    /// behind this one.
+    /// after this one.
     open: Option<Seq>,
 }
 

@@ -31,7 +31,7 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// The name of a fork's first part, behind its number (a part is the folder of one anchor's file). Stored format.
+/// The name of a fork's first part, after its number (a part is the folder of one anchor's file). Stored format.
 const FORKED: &str = "forked";
 
 impl TapeStore for Store {

@@ -74,7 +74,7 @@ struct End {
     damage: Option<Damage>,
 }
 
-/// The sound end of a session's entries through `through`. Damage behind `through` does not count.
+/// The sound end of a session's entries through `through`. Damage after `through` does not count.
 fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) -> Result<End, TapeError> {
     if deep > FORK_DEPTH_MAX {
         return Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX });

@@ -122,7 +122,7 @@ pub(super) struct FileSink<'a> {
     /// The file's name before a line number. Most files have no match, and no need of it.
     numbered: OnceCell<String>,
     matches: u64,
-    /// Lines that wait for the match behind them: at most as many as were asked for.
+    /// Lines that wait for the match after them: at most as many as were asked for.
     waiting: VecDeque<Shown>,
     /// Whether a separator is due before the next line.
     begins_group: bool,

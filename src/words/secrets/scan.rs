@@ -1,7 +1,7 @@
 //! Takes keys out of a text that comes in pieces.
 //!
 //! Every place of the text is asked for the keys that begin there, whether or not it lies within another key; what any of them
-//! covers is replaced. A place whose answer needs text that has not come yet waits, and all behind it: a few bytes as a rule, at
+//! covers is replaced. A place whose answer needs text that has not come yet waits, and all after it: a few bytes as a rule, at
 //! most a few KiB or the longest value that the host named. The result is the same however the text is cut.
 //!
 //! The time is linear in the length of the text: each place is read a bounded number of bytes ahead, and a run of characters that

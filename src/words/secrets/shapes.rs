@@ -49,7 +49,7 @@ pub(super) struct Key {
     pub(super) skip: usize,
     /// How many bytes are the key.
     pub(super) len: usize,
-    /// The characters behind these bytes that belong to the key too.
+    /// The characters after these bytes that belong to the key too.
     pub(super) rest: Class,
     pub(super) kind: &'static str,
 }
@@ -94,7 +94,7 @@ impl<'a> Place<'a> {
         (&text[..len], !self.is_end && len == text.len() && len < max)
     }
 
-    /// The place behind `skip` bytes from here and at most so many more of a kind, and whether more of them may come.
+    /// The place after `skip` bytes from here and at most so many more of a kind, and whether more of them may come.
     pub(super) fn behind(&self, skip: usize, is: impl Fn(u8) -> bool, max: usize) -> (usize, bool) {
         let text = self.rest().get(skip..).unwrap_or_default();
         let len = text.iter().take(max).take_while(|byte| is(**byte)).count();
