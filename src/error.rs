@@ -1,5 +1,5 @@
 //! The errors of starting a runtime, of opening, spawning, passivating and deleting a session, and of the commands that a session
-//! takes; and what a caller can do about each ([`Kind`]). The other operations have their errors beside them:
+//! takes; and what a caller can do about each ([`Kind`]). The other operations have their errors in their own files:
 //! `runtime::OperateError`, `session::BranchError`, `ops::RestoreError` and others.
 //!
 //! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened; the texts of errors

@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// C-12, M-01, M-04: a change keeps what it does not name, and adds no rights: what the runtime's own agents have beside stays
+    /// C-12, M-01, M-04: a change keeps what it does not name, and adds no rights: what else the runtime's own agents have stays
     /// theirs.
     #[test]
     fn what_is_said_of_an_agent_changes_only_that() {

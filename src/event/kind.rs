@@ -154,7 +154,7 @@ pub enum EventKind {
         /// What the call did, in a few words for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// Details for hosts beside the content.
+        /// Details for hosts besides the content.
         #[serde(skip_serializing_if = "Value::is_null")]
         details: Value,
         /// Files that belong to the result.

@@ -105,8 +105,8 @@ pub struct ListedSession {
     pub children: u64,
 }
 
-/// Lists sessions of a store of files. Blocks on the disk, so do not call it on an async thread. Takes no claim, and may run beside
-/// any other work on the store.
+/// Lists sessions of a store of files. Blocks on the disk, so do not call it on an async thread. Takes no claim, and may run
+/// alongside any other work on the store.
 ///
 /// # Errors
 /// [`TapeError::Query`] if the text is too long; [`TapeError::Newer`] if a later version of this library made the index;

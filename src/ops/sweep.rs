@@ -2,7 +2,7 @@
 //! contents.
 //!
 //! Three steps: a look at the store, a plan that is a function of values (`plan`), and the removal, one session after the other.
-//! The sweep asks the tapes and the marks beside them, never the index. A sweep that is killed half-way leaves each session whole
+//! The sweep asks the tapes and the marks next to them, never the index. A sweep that is killed half-way leaves each session whole
 //! or gone; the next sweep continues.
 //!
 //! What a change must not break: a session is never removed while one of these holds: a process has it open; it has an open turn or

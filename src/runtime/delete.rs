@@ -154,7 +154,7 @@ async fn come_to_rest(
     }
 }
 
-/// Removes the tape and everything beside it. Blocks on the disk.
+/// Removes the tape and everything next to it. Blocks on the disk.
 fn remove(shared: &Shared, id: &SessionId, is_parked: bool) -> Result<Deleted, DeleteError> {
     has_nobody(&*shared.store, id)?;
     let deleted = if is_parked { shared.store.delete_given_up(id) } else { shared.store.delete(id) };

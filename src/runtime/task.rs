@@ -32,7 +32,7 @@ use crate::{
 /// The names of the tools for tasks.
 const TOOLS: [&str; 4] = ["task", "task_send", "task_stop", "task_status"];
 
-/// How a task is given, beside its request.
+/// How a task is given, besides its request.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TaskOptions {

@@ -48,7 +48,7 @@ pub struct Rollback {
 #[cfg(all(unix, feature = "tools"))]
 pub use files::RollbackPlan;
 
-/// What a rollback does beside the conversation. Nothing, by default.
+/// What a rollback does besides the conversation. Nothing, by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollbackOptions {
     #[cfg(all(unix, feature = "tools"))]

@@ -312,7 +312,7 @@ fn work_out(shared: &Shared, here: &State, fork: &SessionId) -> Result<Planned, 
     Ok(Planned { merged: Arc::new(merged), waiting, files })
 }
 
-/// Copies the kept file contents from beside the fork's tape to the parent's, before the fork is deleted.
+/// Copies the kept file contents of the fork's tape to the parent's, before the fork is deleted.
 #[cfg(all(unix, feature = "tools"))]
 fn hand_over(shared: &Shared, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
     let tools = shared.toolbox.files().unwrap_or_default();

@@ -140,7 +140,7 @@ fn hashed(tool: &str, said: &str) -> String {
 }
 
 /// A value as JSON text, with the fields of each object in the order of their names: equal values give equal texts, however they
-/// were written. A map of `serde_json` is sorted already, unless a crate beside this one switches that off.
+/// were written. A map of `serde_json` is sorted already, unless another crate switches that off.
 pub(super) fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {

@@ -40,7 +40,7 @@ pub struct SandboxTerms {
     pub required: bool,
     /// Which sockets commands may make.
     pub network: Network,
-    /// What they may read beside the usual paths.
+    /// What they may read besides the usual paths.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub read: BTreeSet<String>,
     /// What they may write next to the workspace and the usual paths.

@@ -19,7 +19,7 @@ const SHOWN_BYTES_MAX: usize = 160;
 /// How much is shown before the first character that differs, in bytes.
 const BEFORE_BYTES: usize = 40;
 
-/// The fields of an entry beside its data.
+/// The fields of an entry besides its data.
 const HEADS: [&str; 6] = ["seq", "ticket", "turn", "step", "cause", "time"];
 /// Fields of the data that explain a difference best, above all of a request. They are compared before the other fields.
 const TELLING: [&str; 4] = ["model", "system", "tools", "items"];

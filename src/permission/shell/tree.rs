@@ -80,7 +80,7 @@ pub(super) fn gap(between: &str) -> Result<Gap, Unclear> {
     })
 }
 
-/// A command's text beside its tree.
+/// A command's text next to its tree.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'s>(pub(super) &'s str);
 

@@ -145,7 +145,7 @@ impl Wrapper {
             }
             at += 1;
         }
-        // With both options, some versions put the words after the command, in place of the mark or beside it.
+        // With both options, some versions put the words after the command, in place of the mark or next to it.
         if replaced.as_ref().is_some_and(|mark| counted || mark.contains([ANY, GLOB])) {
             return unclear(format!("where {} puts its words is not known before it runs", self.name));
         }

@@ -30,7 +30,7 @@ pub enum Access {
     /// To write: makes what is missing, holds an owner's lock, replays what dead owners left.
     #[default]
     Write,
-    /// To read: changes nothing and keeps no lock. Runs beside any number of writers.
+    /// To read: changes nothing and keeps no lock. Runs alongside any number of writers.
     Read,
 }
 

@@ -28,7 +28,7 @@ const VALUE_BYTES_WITHIN_WORDS: usize = 8;
 const TAKEN_MAX: usize = 256;
 const TAKEN_BYTES_MAX: usize = 4_096;
 
-/// What is looked for, beside the shapes that are always known.
+/// What is looked for, besides the shapes that are always known.
 pub(crate) struct Wanted {
     values: Vec<Box<[u8]>>,
     rows: ByFirst,
