@@ -52,7 +52,7 @@ pub struct Agent {
     pub name: String,
     /// What the agent is for, in words for the person or model that chooses an agent. A hidden agent needs none.
     pub description: String,
-    /// What the agent may be chosen for; for all where this is left out.
+    /// What the agent may be chosen for; for everything if this is left out.
     pub mode: AgentMode,
     /// The whole system prompt; the default prompt where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -250,7 +250,7 @@ impl Agent {
     /// The agent as a choice for that session ([`Session::switch_agent`](crate::Session::switch_agent)).
     ///
     /// # Errors
-    /// [`BadAgent`] where the agent cannot be used.
+    /// [`BadAgent`] if the agent cannot be used.
     pub fn for_session(&self, session: &SessionId) -> Result<AgentChoice, BadAgent> {
         self.check()?;
         let plan_file = self.is_plan().then(|| built_in::plan_file(session));

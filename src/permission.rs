@@ -182,7 +182,7 @@ pub struct Judgement {
     pub action: Action,
     /// The rule that decided; `None` if none matched.
     pub rule: Option<Rule>,
-    /// The name of the layer that has the rule; `default` where no rule matched.
+    /// The name of the layer that has the rule; `default` if no rule matched.
     pub layer: String,
 }
 

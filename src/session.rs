@@ -123,8 +123,8 @@ impl Session {
     /// message waits like any other, and [`Session::withdraw`] takes it back.
     ///
     /// # Errors
-    /// [`Refusal::TurnMismatch`] if another turn runs, or none; and, for a message that steers, where the turn is being ended or
-    /// makes no further step, and so would not read it. Others as [`Session::send`].
+    /// [`Refusal::TurnMismatch`] if another turn runs, or none; and, for a steering message, if the turn is being ended or makes no
+    /// further step, and so would not read it. Others as [`Session::send`].
     pub async fn send_to_turn(
         &self,
         message: impl Into<Message>,
@@ -405,7 +405,7 @@ impl Session {
     /// too slow afterwards gets [`Next::Lagged`].
     ///
     /// # Errors
-    /// Where the tape cannot be read.
+    /// If the tape cannot be read.
     pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
         // Listen first, so that nothing is missed while the tape is read.
         let live = self.slot.listen();

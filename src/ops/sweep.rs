@@ -64,7 +64,7 @@ impl Sweep {
 pub struct SweptSession {
     /// The id of the session.
     pub session: SessionId,
-    /// When it was used last. The present where its clock was ahead, or where that is not known.
+    /// When it was used last. The present if its clock was ahead, or if that is unknown.
     pub last: Millis,
     /// Its last entry.
     pub seq: Seq,
@@ -167,8 +167,8 @@ impl fmt::Display for KeptReason {
 /// then.
 ///
 /// # Errors
-/// [`TapeError::Io`], where the store itself cannot be read. A session that cannot be read is named in [`Sweep::kept`]; a session
-/// of which no entry can be read is left out.
+/// [`TapeError::Io`] if the store itself cannot be read. [`Sweep::kept`] names each unreadable session; a session without a
+/// readable entry is left out.
 pub fn sweep_plan(
     store: &dyn TapeStore,
     policy: SweepPolicy,

@@ -191,9 +191,9 @@ impl Session {
     /// to this session, at once where its task is over already. The orphan's rights narrow to those of this session.
     ///
     /// # Errors
-    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] if the session has a parent, or never had one; [`Refusal::StandsAbove`] where
-    /// this session is a descendant of the orphan, also where another adoption makes it one at the same time; [`Refusal::Ended`] if
-    /// this session has ended, also meanwhile: the orphan is an orphan then.
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] if the session has a parent, or never had one; [`Refusal::StandsAbove`] if this
+    /// session is a descendant of the orphan, also if another adoption makes it one at the same time; [`Refusal::Ended`] if this
+    /// session has ended, also meanwhile: the orphan is an orphan then.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;

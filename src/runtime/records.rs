@@ -25,7 +25,7 @@ impl Runtime {
     /// counts as missing, and so does a deleted one that forks still depend on; a damaged one exists.
     ///
     /// # Errors
-    /// Where the store cannot be read.
+    /// If the store cannot be read.
     pub async fn exists(&self, id: &SessionId) -> Result<bool, OpenError> {
         let id = id.clone();
         self.inner.shared.blocking(move |shared| Ok(is_there(&*shared.store, &id)?)).await

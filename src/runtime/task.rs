@@ -124,7 +124,7 @@ impl Child {
     /// Dropping the future changes nothing about the task.
     ///
     /// # Errors
-    /// As [`Child::down`]; and where the parent's tape cannot be read.
+    /// As [`Child::down`]; also if the parent's tape cannot be read.
     pub async fn result(&self) -> Result<TaskResult, SendError> {
         result::of(self).await
     }

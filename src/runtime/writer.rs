@@ -48,7 +48,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SpawnError::Unwritten`] if nothing was said yet, or the agent gave no text; others as [`Session::spawn_child`] and
+    /// [`SpawnError::Unwritten`] if nothing was said yet, or the agent wrote no text; others as [`Session::spawn_child`] and
     /// [`Session::set_title`].
     pub async fn write_title(&self) -> Result<String, SpawnError> {
         let told = told(self.messages().await?.iter());

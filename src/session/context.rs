@@ -39,8 +39,8 @@ impl Session {
     /// how the compaction ends.
     ///
     /// # Errors
-    /// [`SendError::Refused`] if a summary is being written already, where nothing can be replaced by a summary, or where the
-    /// budget does not allow one.
+    /// [`SendError::Refused`] if a summary is being written already, if nothing can be replaced by a summary, or if the budget does
+    /// not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
         self.ask(Compact).await.map(drop)
     }

@@ -27,7 +27,7 @@ pub struct Finding {
     pub session: SessionId,
     /// The file with the flaw.
     pub file: PathBuf,
-    /// The line in that file, from 1; also 1 where the file as a whole has the flaw.
+    /// The line in that file, from 1; also 1 if the file as a whole has the flaw.
     pub line: usize,
     /// The kind of flaw.
     pub flaw: Flaw,
@@ -134,7 +134,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Io`], where the folder of the sessions cannot be read.
+    /// [`TapeError::Io`] if the folder of the sessions cannot be read.
     pub fn verify_all(&self) -> Result<Vec<Finding>, TapeError> {
         let mut findings = Vec::new();
         let (sessions, others) = self.layout().session_folders()?;

@@ -91,7 +91,7 @@ pub struct UnknownWords {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReadPath {
-    /// The path, with U+0001 for any text and U+0002 for names of files where the command may read files that it does not name.
+    /// The path, with U+0001 for any text and U+0002 for names of files if the command may read files that it does not name.
     pub path: String,
     /// Whether it leads out of the workspace, so that the permission `external_directory` is needed too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -47,7 +47,7 @@ const GIVEN_CHARS_MAX: usize = 100;
 
 /// Reads a tool's arguments into its own type, with an error that names the field.
 ///
-/// A string that holds a number or a flag is taken as one where the field wants one: [`parse_arguments_with_repairs`] reports it.
+/// A string that holds a number or a flag is accepted as one if the field wants one: [`parse_arguments_with_repairs`] reports it.
 pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
     parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
 }

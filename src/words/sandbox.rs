@@ -36,7 +36,7 @@ impl Network {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SandboxTerms {
-    /// Whether no command runs where the sandbox cannot be held.
+    /// Whether no command runs if the sandbox cannot be enforced.
     pub required: bool,
     /// Which sockets commands may make.
     pub network: Network,

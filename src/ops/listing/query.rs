@@ -30,7 +30,7 @@ pub struct SessionQuery {
     pub agent: Option<String>,
     /// Only sessions that have all of these labels.
     pub labels: Labels,
-    /// Only sessions with this status. Deleted sessions are listed only where this asks for them.
+    /// Only sessions with this status. Deleted sessions are listed only if this asks for them.
     pub status: Option<SessionStatus>,
     /// The most sessions of the page: 1 to 200; 20 by default.
     pub limit: usize,

@@ -33,9 +33,9 @@ pub struct Difference {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// The kind of the recorded entry; of the new entry where the tape has none.
+    /// The kind of the recorded entry; of the new entry if the tape has none.
     pub kind: String,
-    /// The field, such as `ticket` or `data.system`. Empty where a whole entry is missing or one too many.
+    /// The field, such as `ticket` or `data.system`. Empty if a whole entry is missing or one too many.
     pub path: String,
     /// The recorded value, cut short; `None` if the tape has none.
     pub recorded: Option<String>,

@@ -100,7 +100,7 @@ pub struct SessionSummary {
     pub created: Option<Millis>,
     /// The time of its last entry; absent if it has none.
     pub last: Option<Millis>,
-    /// The number of its last entry; 0 where it has none.
+    /// The number of its last entry; 0 if it has none.
     pub seq: Seq,
     /// The size of its entries, in bytes.
     pub bytes: u64,
