@@ -54,10 +54,10 @@ pub struct Agent {
     pub description: String,
     /// What the agent may be chosen for; for everything if this is left out.
     pub mode: AgentMode,
-    /// The whole system prompt; the default prompt where there is none.
+    /// The whole system prompt; the default prompt if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The model that answers; the runtime's default where none is named.
+    /// The model that answers; the runtime's default if none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
     /// The tools that are offered to the model, by names and patterns such as `mcp_files_*`; `!NAME` takes one out, so `*` and
@@ -160,7 +160,7 @@ pub enum BadAgent {
 }
 
 impl BadAgent {
-    /// The field that is wrong, where one is.
+    /// The field that is wrong, if one is.
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {
         match self {

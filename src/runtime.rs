@@ -368,7 +368,7 @@ impl Runtime {
     /// found once they are on the tape.
     ///
     /// # Errors
-    /// Where the query is empty or too long; where the index cannot be used; [`TapeError::NoIndex`] over an engine without one.
+    /// If the query is empty or too long; if the index cannot be used; [`TapeError::NoIndex`] over an engine without one.
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
         let search = move |shared: &Shared| Ok(shared.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);

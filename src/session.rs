@@ -387,7 +387,7 @@ impl Session {
     }
 
     /// The events of the session from now on. As long as a stream is held, the session may ask its listener: see
-    /// [`Session::answer`]. Where the store has no such session, the stream ends.
+    /// [`Session::answer`]. If the store has no such session, the stream ends.
     #[must_use]
     pub fn events(&self) -> EventStream {
         let events = self.slot.listen();

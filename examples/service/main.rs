@@ -122,7 +122,7 @@ pub async fn start(folder: &std::path::Path, model: Arc<dyn Model>) -> Result<Ru
         .await
 }
 
-/// What the service answers where it does not do what it was asked.
+/// What the service answers if it does not do what it was asked.
 struct Failed(StatusCode, String);
 
 fn failed(kind: Kind, error: &dyn std::fmt::Display) -> Failed {

@@ -361,7 +361,7 @@ pub enum EventKind {
     },
     /// The session was rebuilt from its tape while a turn was running, or a summary was being written.
     SessionRecovered {
-        /// How many times in a row a crash cut the turn off, with no new answer or result in between; 0 where no turn was running or
+        /// How many times in a row a crash cut the turn off, with no new answer or result in between; 0 if no turn was running or
         /// the session was stopped in order.
         n: u32,
         /// Whether the turn continues automatically.

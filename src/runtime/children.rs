@@ -68,7 +68,7 @@ impl Child {
         Ok(self.parent.state().await?.is_queued(self.ticket))
     }
 
-    /// Waits until there is room for the task and the child is up; at once where it does not wait. Dropping the future changes
+    /// Waits until there is room for the task and the child is up; at once if it does not wait. Dropping the future changes
     /// nothing about the task.
     ///
     /// # Errors

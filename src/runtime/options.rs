@@ -47,7 +47,7 @@ impl Defaults {
     }
 }
 
-/// Sets the default prompt: with sections where there is a provider of the environment, and else in one text.
+/// Sets the default prompt: with sections if there is a provider of the environment, and else in one text.
 pub(super) fn default_prompt(settings: &mut Settings, date: Option<&str>, said: Option<&[Section]>) {
     match said {
         Some(said) => assemble(settings, date, said),

@@ -72,7 +72,7 @@ impl Session {
     ///
     /// The fork has the conversation as it was at that point, including what was taken back here since. A tape can be forked only
     /// where an append ends. For a point inside of an append, the fork is made at the end before the point if nothing was said in
-    /// between. Otherwise it is made at the end after the point, and the fork goes back to the point. Where a call had no result
+    /// between. Otherwise it is made at the end after the point, and the fork goes back to the point. If a call had no result
     /// at the point, the fork stays at the end of the append. The fork's budget is what was left there (`docs/SEMANTICS.md`,
     /// "Forks").
     ///
@@ -183,7 +183,7 @@ impl Session {
     }
 }
 
-/// The newest published entry of a session: readers may read up to it, because later entries may still be cut back. `None` where
+/// The newest published entry of a session: readers may read up to it, because later entries may still be cut back. `None` if
 /// the session is not awake here: then this runtime has no append under way.
 pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
     let slot = shared.slots.awake_one(id)?;

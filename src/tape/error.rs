@@ -118,7 +118,7 @@ pub enum TapeError {
     /// the fork itself, is just being written.
     #[error("the tape store is busy: {waiting} appends wait for the disk")]
     Busy {
-        /// How many appends or other jobs wait; 1 where that is not known.
+        /// How many appends or other jobs wait; 1 if that is not known.
         waiting: usize,
     },
     /// The tapes in memory have reached their [`MemoryLimits`](crate::tape::MemoryLimits). Nothing was taken; the same may be tried

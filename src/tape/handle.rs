@@ -197,7 +197,7 @@ impl State {
     }
 }
 
-/// Makes the first anchor of a session where there is none.
+/// Makes the first anchor of a session if there is none.
 pub(super) fn make_first_anchor(layout: &Layout, session: &SessionId, anchor: &str) -> Result<PathBuf, TapeError> {
     make_folder(&layout.anchors(session).join(anchor))?;
     let path = layout.entries(session, anchor);

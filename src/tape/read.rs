@@ -272,7 +272,7 @@ pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
     Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
-/// The seq of the first line of a file, where there is one.
+/// The seq of the first line of a file, if there is one.
 pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
     let line = first_line(path)?;
     Ok(line.and_then(|line| head_seq(&line).or_else(|| glance(&line).map(|first| first.seq))))

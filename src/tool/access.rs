@@ -43,7 +43,7 @@ pub enum ShellPart {
     },
     /// A simple command, which a rule must allow.
     Command {
-        /// The command with its unknown parts, where it has any: the pattern of the access shows `…` for them.
+        /// The command with its unknown parts, if it has any: the pattern of the access shows `…` for them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unknown: Option<UnknownWords>,
         /// The files that it reads by name, where it is a program whose words are known to name files; `None` for every other
@@ -56,7 +56,7 @@ pub enum ShellPart {
     },
     /// A wrapper, or another name of a command: it counts only where a rule is about it.
     Also {
-        /// The command with its unknown parts, where it has any.
+        /// The command with its unknown parts, if it has any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unknown: Option<UnknownWords>,
     },

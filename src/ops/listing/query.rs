@@ -95,7 +95,7 @@ impl SessionQuery {
 /// Where a page ended. Its text form (`Display`, `FromStr`) can be handed to a client and taken back.
 ///
 /// The last page is reached when [`SessionPage::next`](crate::ops::listing::SessionPage::next) is `None`. If its `behind` is
-/// [`Behind::No`](crate::tape::Behind::No), every session that there was at the first page was on one of the pages, also where the
+/// [`Behind::No`](crate::tape::Behind::No), every session that there was at the first page was on one of the pages, also if the
 /// index had not read all of them by then: what the index brings in during the walk comes after the rest, newest first again. Two
 /// things may happen to a session that is used between two pages. It moves to the first page, so the following ones may miss it. Or
 /// it is shown once more, as it is by then, if the index was behind when the walk began.

@@ -87,7 +87,7 @@ pub(super) fn first(append: &Append, decided: &[kernel::Entry], with_inputs: boo
             keep_name(&was, &mut is);
             [was, is]
         })?;
-        // Where the tape has nothing, the line after the last of the append is the place.
+        // If the tape has nothing, the line after the last of the append is the place.
         let (file, line, entry) = (append.file.clone(), append.line + n, was.or(is)?);
         Some(Difference { seq: entry.seq, file, line, kind: entry.kind.clone(), path, recorded, replayed })
     })

@@ -19,7 +19,7 @@ use crate::permission::shell::{
 };
 
 impl Reader<'_> {
-    /// A redirect of a file. Words behind its target go to `behind`, where there is a command that takes them.
+    /// A redirect of a file. Words behind its target go to `behind`, if there is a command that takes them.
     pub(super) fn redirect(&mut self, node: Node<'_>, behind: Option<&mut Vec<Arg>>) -> Result<(), Unclear> {
         self.descriptor(node)?;
         let mut operator = "";
