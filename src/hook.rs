@@ -166,7 +166,7 @@ pub trait Hook: Send + Sync + 'static {
     /// calls run. The hook may change texts and the arguments of calls, and may take parts out. A truncated answer comes too, as
     /// far as it goes. The summaries of compactions do not.
     ///
-    /// Where the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls
+    /// If the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls
     /// do not run, the turn ends as [`Refused`](crate::Outcome::Refused), and its tokens are charged. See [`Hook::guards`].
     ///
     /// ```
@@ -348,7 +348,7 @@ impl Hooks {
         answer
     }
 
-    /// Asks the gates. Where a gate refuses or fails, returns the text for the model.
+    /// Asks the gates. If a gate refuses or fails, returns the text for the model.
     pub(crate) async fn before_call(&self, call: &HookCall, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<String> {
         for Placed { hook, name, .. } in self.0.iter() {
             match isolated(name, "before_call", || hook.before_call(call)).await {

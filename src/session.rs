@@ -119,7 +119,7 @@ impl Session {
 
     /// Sends a message that is meant for one turn only; `None` means any turn.
     ///
-    /// An accepted message is never dropped in silence. Where the turn ends before it reads the message (an abort, a failure), the
+    /// An accepted message is never dropped in silence. If the turn ends before it reads the message (an abort, a failure), the
     /// message waits like any other, and [`Session::withdraw`] takes it back.
     ///
     /// # Errors

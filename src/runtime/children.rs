@@ -133,7 +133,7 @@ impl Session {
     /// Gives a task to a new child: a separate session that begins with `prompt`. Returns when the parent's tape has the task and
     /// the child is up. From then on the parent gets exactly one DOWN for the task, even if this process dies.
     ///
-    /// Where as many children work as may, the task is refused; or it waits for room, if [`Settings::task_queue_max`] lets it. Then
+    /// If as many children work as may, the task is refused; or it waits for room, if [`Settings::task_queue_max`] lets it. Then
     /// this returns when the parent's tape has the task, and [`Child::started`] waits for the child. Tasks begin in the order in
     /// which they were given.
     ///

@@ -267,7 +267,7 @@ impl Operator {
         if let Some(session) = self.session_of(&node) {
             return Ok((node, session));
         }
-        // Where no lever works on the node, that is said instead.
+        // If no lever works on the node, that is said instead.
         self.target(id)?;
         Err(OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() })
     }

@@ -116,7 +116,7 @@ impl Session {
     /// Goes back or forward, and does what the options say: put files back, summarize the abandoned part.
     ///
     /// The rollback is one entry: the conversation goes back with everything that was asked for, or not at all. Files are put back
-    /// before the entry is written, because files can be refused and a tape cannot be taken back. Where the session refuses the
+    /// before the entry is written, because files can be refused and a tape cannot be taken back. If the session refuses the
     /// entry (a message came meanwhile), the files are restored to what they were before. If the process dies in between, the files
     /// are back and the conversation is not; the same call again finds the files done and completes the rollback.
     ///
@@ -150,7 +150,7 @@ impl Session {
         done
     }
 
-    /// Goes back with the conversation alone. Where the session decides something in between, works the rollback out again, up to
+    /// Goes back with the conversation alone. If the session decides something in between, works the rollback out again, up to
     /// [`TRIES_MAX`] times.
     async fn go_back(&self, wanted: RollbackTarget) -> Result<Rollback, BranchError> {
         let mut tries = 0;

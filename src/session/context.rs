@@ -229,7 +229,7 @@ impl Drop for Leaving {
     fn drop(&mut self) {
         let (ticket, lost) = (self.ticket, self.tries.in_vain(false));
         let why = Box::new("nobody waited for it".into());
-        // Where the ticket is closed already, this changes nothing. If the session is closed, it counts the reserve when it wakes.
+        // If the ticket is closed already, this changes nothing. If the session is closed, it counts the reserve when it wakes.
         drop(self.session.slot.command(GiveUpBranch { ticket, why, lost }));
     }
 }

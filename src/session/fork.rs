@@ -1,7 +1,7 @@
 //! Forks a conversation at any point, and merges the messages of a fork back.
 //!
 //! A fork is a new tape that refers to an entry of its parent's tape. Nothing is copied, and the parent's conversation does not
-//! notice. Where the point lies inside of an append (entries that a tape takes together), the fork may need one more entry, which
+//! notice. If the point lies inside of an append (entries that a tape takes together), the fork may need one more entry, which
 //! goes back to the point. A merge is one entry on the tape that is merged into: recorded whole, or not at all. It changes nothing
 //! on the fork. Tapes are read on a thread for such work, and no actor waits for it.
 //!

@@ -83,7 +83,7 @@ impl CallFacts {
 }
 
 impl Toolbox {
-    /// The facts about a call of the tool `name` with this input. Runs the tool's own code, which may hang. Where that code panics,
+    /// The facts about a call of the tool `name` with this input. Runs the tool's own code, which may hang. If that code panics,
     /// the facts say that the call cannot run.
     ///
     /// The arguments are the model's, and the code may be the host's. A panic must cost this call and not the session, because the

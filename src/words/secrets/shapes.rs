@@ -1,7 +1,7 @@
 //! Tells whether a key begins at one place of a text: one of the table (`table.rs`), or one whose form no row can say (`forms.rs`).
 //!
 //! Each function looks at one place only, at no more than [`LOOKBACK`] bytes before it, and at a bounded number of bytes behind it
-//! (`web_token` passes a longer run, once for all its places). Where the text ends before the answer is known, and more text may
+//! (`web_token` passes a longer run, once for all its places). If the text ends before the answer is known, and more text may
 //! come, the answer is [`Found::More`].
 //!
 //! A change must keep two things. A match elsewhere may make a match here more likely ([`Place::is_inside`], the border of a
