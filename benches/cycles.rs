@@ -1,6 +1,6 @@
 //! A child of a dynamic supervisor is started and stopped a million times, and memory is measured on the way.
 //!
-//! `cargo bench --bench cycles` runs a million; a number behind `--` runs so many.
+//! `cargo bench --bench cycles` runs a million; a number after `--` runs so many.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a step costs beside its model and its tool: the whole path through `Session::send`, and a hand-written floor.
+//! What a step costs besides its model and its tool: the whole path through `Session::send`, and a hand-written floor.
 //!
 //! One iteration is a turn of 32 steps: the model (in memory) asks for one call of a tool that does nothing, 31 times, and
 //! then ends. The floor does the same in a plain loop and writes one line of JSON a step. Next to the times are a step's

@@ -58,7 +58,7 @@ impl Bench {
         time
     }
 
-    /// Another program on the same tree, where the machine has it.
+    /// Another program on the same tree, if the machine has it.
     fn other(&self, name: &str, program: &str, arguments: &[&str]) {
         let run = || {
             let mut command = Command::new(program);
@@ -81,7 +81,7 @@ fn quickest(mut work: impl FnMut()) -> Duration {
     times.min().unwrap()
 }
 
-/// The most memory that the process has had since `forget`, in MiB; 0 where the system does not say.
+/// The most memory that the process has had since `forget`, in MiB; 0 if the system does not say.
 fn peak_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

@@ -18,7 +18,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + 
 /// Shows a piece of an answer: the name of the conversation, and the text.
 pub type Show = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// Takes passwords out of messages before the model and the tape get them. Where it fails, the message is refused.
+/// Takes passwords out of messages before the model and the tape get them. If it fails, the message is refused.
 /// `Hook::on_answer` does the same for answers, but then an answer is shown only when it is whole.
 struct NoPasswords;
 

@@ -1,5 +1,5 @@
-//! A test of your own agent by a recorded tape. Record a conversation once and keep it beside your tests. From then on the tests make
-//! every decision of the conversation again, with the agent of today. They ask no model and run no tool.
+//! A test of your own agent by a recorded tape. Record a conversation once and keep it next to your tests. From then on the tests
+//! make every decision of the conversation again, with the agent of today. They ask no model and run no tool.
 //!
 //! `cargo run --example recorded`: no key, no network.
 

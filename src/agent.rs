@@ -52,12 +52,12 @@ pub struct Agent {
     pub name: String,
     /// What the agent is for, in words for the person or model that chooses an agent. A hidden agent needs none.
     pub description: String,
-    /// What the agent may be chosen for; for all where this is left out.
+    /// What the agent may be chosen for; for everything if this is left out.
     pub mode: AgentMode,
-    /// The whole system prompt; the default prompt where there is none.
+    /// The whole system prompt; the default prompt if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The model that answers; the runtime's default where none is named.
+    /// The model that answers; the runtime's default if none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
     /// The tools that are offered to the model, by names and patterns such as `mcp_files_*`; `!NAME` takes one out, so `*` and
@@ -90,7 +90,7 @@ pub struct Agent {
     /// The file that the agent, or the newest change of it, was read from.
     #[serde(skip)]
     pub source: Option<PathBuf>,
-    /// Words behind the system prompt of the session. They are never read from a text.
+    /// Words after the system prompt of the session. They are never read from a text.
     #[serde(skip)]
     addition: Option<&'static str>,
     /// Rules that come after those of the session, and may allow what it asks about. They are never read from a text.
@@ -160,7 +160,7 @@ pub enum BadAgent {
 }
 
 impl BadAgent {
-    /// The field that is wrong, where one is.
+    /// The field that is wrong, if one is.
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {
         match self {
@@ -250,7 +250,7 @@ impl Agent {
     /// The agent as a choice for that session ([`Session::switch_agent`](crate::Session::switch_agent)).
     ///
     /// # Errors
-    /// [`BadAgent`] where the agent cannot be used.
+    /// [`BadAgent`] if the agent cannot be used.
     pub fn for_session(&self, session: &SessionId) -> Result<AgentChoice, BadAgent> {
         self.check()?;
         let plan_file = self.is_plan().then(|| built_in::plan_file(session));

@@ -1,5 +1,5 @@
 //! The errors of starting a runtime, of opening, spawning, passivating and deleting a session, and of the commands that a session
-//! takes; and what a caller can do about each ([`Kind`]). The other operations have their errors beside them:
+//! takes; and what a caller can do about each ([`Kind`]). The other operations have their errors in their own files:
 //! `runtime::OperateError`, `session::BranchError`, `ops::RestoreError` and others.
 //!
 //! An error means that nothing was recorded, unless its variant says otherwise. Each text says what happened; the texts of errors
@@ -54,7 +54,7 @@ pub enum SendError {
     #[error("the runtime is shut down: start another one on the same tapes to continue the session")]
     Closed,
     /// An operator stops the session, and its actor is not down yet. Once the actor is down, the next message wakes the session.
-    /// Where the stop says [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable), the actor goes down when the
+    /// If the stop says [`OperateError::Unkillable`](crate::runtime::OperateError::Unkillable), the actor goes down when the
     /// code that it runs ends, or never.
     #[error("an operator is stopping the session: send again when it has stopped, and it wakes")]
     Stopped,

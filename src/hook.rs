@@ -122,7 +122,7 @@ pub trait Hook: Send + Sync + 'static {
     }
 
     /// Sees a message before it is accepted, also a message that replaces a waiting one ([`Session::edit`](crate::Session::edit)).
-    /// The context names the session; its handle may be asked for the state, but a wait on it would hang.
+    /// The context names the session; its handle may be asked for the state, but must not be waited on.
     ///
     /// Everything that people, hosts and models put into a conversation in a user's place comes here: messages that are sent, edited
     /// or made of a command, the message that gives a child its task ([`Session::spawn_child`](crate::Session::spawn_child),
@@ -167,7 +167,7 @@ pub trait Hook: Send + Sync + 'static {
     /// calls run. The hook may change texts and the arguments of calls, and may take parts out. A truncated answer comes too, as
     /// far as it goes. The summaries of compactions do not.
     ///
-    /// Where the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls
+    /// If the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls
     /// do not run, the turn ends as [`Refused`](crate::Outcome::Refused), and its tokens are charged. See [`Hook::guards`].
     ///
     /// ```
@@ -363,7 +363,7 @@ impl Hooks {
         answer
     }
 
-    /// Asks the gates. Where a gate refuses or fails, returns the text for the model.
+    /// Asks the gates. If a gate refuses or fails, returns the text for the model.
     pub(crate) async fn before_call(&self, call: &HookCall, failed: &(dyn Fn(HookFailure) + Sync)) -> Option<String> {
         for Placed { hook, name, .. } in self.0.iter() {
             match isolated(name, "before_call", || hook.before_call(call)).await {

@@ -28,7 +28,7 @@
 //! - [`session`]: the handle of a conversation, and the values of its methods: ids, messages, events, receipts, outcomes, budgets,
 //!   the state, and the entries of a tape.
 //! - [`tape`]: the append-only record that everything is recovered from; a store of files, in memory, or of your own.
-//! - [`ops`]: operations on a store beside the sessions: list, sweep, restore files, replay.
+//! - [`ops`]: operations on a store without its sessions: list, sweep, restore files, replay.
 //! - [`model`]: the contract of a model, and prices; the clients of OpenAI's and Anthropic's APIs; the scripted model for tests.
 //! - [`tool`]: the contract of a tool. The feature `tools` adds seven tools.
 //! - [`hook`] and [`permission`]: what a host can refuse, rewrite and watch, and which calls a person is asked about.

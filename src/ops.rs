@@ -1,4 +1,4 @@
-//! Operations on a store beside its sessions: list them, sweep them, restore the files that they changed, replay their decisions.
+//! Operations on a store without its sessions: list them, sweep them, restore the files that they changed, replay their decisions.
 //!
 //! None of them needs a runtime; a runtime offers most of them as methods. All of them block on the disk, so they do not belong
 //! on an async thread. The exception is a replay that has been opened: it is all in memory.

@@ -133,7 +133,7 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// Puts more rules behind these. Rules that were written for the other order are turned round, which changes nothing between
+    /// Puts more rules after these. Rules that were written for the other order are turned round, which changes nothing between
     /// them.
     pub(crate) fn append(&mut self, mut more: Ruleset) {
         if self.order != more.order {
@@ -182,7 +182,7 @@ pub struct Judgement {
     pub action: Action,
     /// The rule that decided; `None` if none matched.
     pub rule: Option<Rule>,
-    /// The name of the layer that has the rule; `default` where no rule matched.
+    /// The name of the layer that has the rule; `default` if no rule matched.
     pub layer: String,
 }
 

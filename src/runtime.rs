@@ -279,7 +279,7 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// Where the query's text is too long; where the store or its index cannot be read.
+    /// If the query's text is too long, or the store or its index cannot be read.
     pub async fn sessions(&self, query: SessionQuery) -> Result<SessionPage, OpenError> {
         let list = move |shared: &Shared| match shared.store.files() {
             Some(files) => Ok(listing::sessions(files, &query)?),
@@ -291,7 +291,7 @@ impl Runtime {
     /// What [`Runtime::sweep`] would remove, and why; and which sessions stay although a limit selects them. Changes nothing.
     ///
     /// # Errors
-    /// Where the store cannot be read.
+    /// If the store cannot be read.
     pub async fn sweep_plan(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         let plan = move |shared: &Shared| Ok(sweep::sweep_plan(&*shared.store, policy, shared.clock.now(), || false)?);
         self.inner.shared.blocking(plan).await
@@ -322,7 +322,7 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// Where the store cannot be read or written. A session that cannot be removed is named in [`Sweep::kept`].
+    /// If the store cannot be read or written. A session that cannot be removed is named in [`Sweep::kept`].
     pub async fn sweep(&self, policy: SweepPolicy) -> Result<Sweep, OpenError> {
         self.is_open()?;
         let shared = self.inner.shared.clone();
@@ -340,7 +340,7 @@ impl Runtime {
     /// Keeps a conversation from being swept, however long it is not used.
     ///
     /// # Errors
-    /// Where the store has no such session; where the store cannot be written.
+    /// If the store has no such session, or cannot be written.
     pub async fn protect(&self, id: &SessionId) -> Result<(), OpenError> {
         let id = id.clone();
         self.inner.shared.blocking(move |shared| Ok(shared.store.protect(&id)?)).await
@@ -349,7 +349,7 @@ impl Runtime {
     /// Lets a conversation be swept again.
     ///
     /// # Errors
-    /// Where the store cannot be written.
+    /// If the store cannot be written.
     pub async fn unprotect(&self, id: &SessionId) -> Result<(), OpenError> {
         let id = id.clone();
         self.inner.shared.blocking(move |shared| Ok(shared.store.unprotect(&id)?)).await
@@ -358,7 +358,7 @@ impl Runtime {
     /// All conversations that the store has, live or not, by id, as the ends of their files show them.
     ///
     /// # Errors
-    /// Where the store cannot be read.
+    /// If the store cannot be read.
     pub async fn list(&self) -> Result<Vec<SessionSummary>, OpenError> {
         self.inner.shared.blocking(|shared| Ok(shared.store.list()?)).await
     }
@@ -368,7 +368,7 @@ impl Runtime {
     /// found once they are on the tape.
     ///
     /// # Errors
-    /// Where the query is empty or too long; where the index cannot be used; [`TapeError::NoIndex`] over an engine without one.
+    /// If the query is empty or too long; if the index cannot be used; [`TapeError::NoIndex`] over an engine without one.
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
         let search = move |shared: &Shared| Ok(shared.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);

@@ -119,12 +119,12 @@ impl Session {
 
     /// Sends a message that is meant for one turn only; `None` means any turn.
     ///
-    /// An accepted message is never dropped in silence. Where the turn ends before it reads the message (an abort, a failure), the
+    /// An accepted message is never dropped in silence. If the turn ends before it reads the message (an abort, a failure), the
     /// message waits like any other, and [`Session::withdraw`] takes it back.
     ///
     /// # Errors
-    /// [`Refusal::TurnMismatch`] if another turn runs, or none; and, for a message that steers, where the turn is being ended or
-    /// makes no further step, and so would not read it. Others as [`Session::send`].
+    /// [`Refusal::TurnMismatch`] if another turn runs, or none; and, for a steering message, if the turn is being ended or makes no
+    /// further step, and so would not read it. Others as [`Session::send`].
     pub async fn send_to_turn(
         &self,
         message: impl Into<Message>,
@@ -387,7 +387,7 @@ impl Session {
     }
 
     /// The events of the session from now on. As long as a stream is held, the session may ask its listener: see
-    /// [`Session::answer`]. Where the store has no such session, the stream ends.
+    /// [`Session::answer`]. If the store has no such session, the stream ends.
     #[must_use]
     pub fn events(&self) -> EventStream {
         let events = self.slot.listen();
@@ -405,7 +405,7 @@ impl Session {
     /// too slow afterwards gets [`Next::Lagged`].
     ///
     /// # Errors
-    /// Where the tape cannot be read.
+    /// If the tape cannot be read.
     pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
         // Listen first, so that nothing is missed while the tape is read.
         let live = self.slot.listen();

@@ -47,7 +47,7 @@ pub async fn wake() {
     }
 }
 
-/// (i) Memory of sessions that sleep and are held, and of 10,000 awake beside 100,000 asleep.
+/// (i) Memory of sessions that sleep and are held, and of 10,000 awake alongside 100,000 asleep.
 pub async fn passive() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = runtime(folder.path(), Arc::new(Calls::new(1)), Nothing).await;

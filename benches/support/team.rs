@@ -123,7 +123,8 @@ pub async fn task() {
     drop(runtime.shutdown().await);
 }
 
-/// What a session holds in memory whose four tasks run, each with a call that waits; beside as many sessions whose own call waits.
+/// What a session holds in memory whose four tasks run, each with a call that waits; alongside as many sessions whose own call
+/// waits.
 pub async fn children() {
     let parents = scaled(1_000_u64);
     let mut each = Vec::new();

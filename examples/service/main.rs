@@ -1,7 +1,7 @@
 //! A chat service over HTTP: events as SSE, steering, questions to people, budgets, children. It continues after a restart.
 //!
-//! `cargo run --example service -- 127.0.0.1:8080`, then `curl -N localhost:8080/sessions/s1/events` beside a
-//! `curl localhost:8080/sessions/s1/messages --json '{"text":"primes 20"}'`; `POST /sessions` with `{"id":"s1"}` makes it first.
+//! `cargo run --example service -- 127.0.0.1:8080`, then `curl -N localhost:8080/sessions/s1/events` alongside a `curl
+//! localhost:8080/sessions/s1/messages --json '{"text":"primes 20"}'`; `POST /sessions` with `{"id":"s1"}` makes it first.
 //!
 //! | request | does |
 //! |---|---|
@@ -122,7 +122,7 @@ pub async fn start(folder: &std::path::Path, model: Arc<dyn Model>) -> Result<Ru
         .await
 }
 
-/// What the service answers where it does not do what it was asked.
+/// What the service answers if it does not do what it was asked.
 struct Failed(StatusCode, String);
 
 fn failed(kind: Kind, error: &dyn std::fmt::Display) -> Failed {

@@ -115,7 +115,7 @@ impl std::fmt::Debug for AgentFolder {
 pub struct BadFile {
     /// The file or folder.
     pub path: PathBuf,
-    /// The line, from 1; 0 where the file as a whole is meant.
+    /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
     /// The field, such as `tools.read`; empty if none is meant.
     pub field: String,
@@ -161,7 +161,7 @@ impl BadFile {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct AgentFiles {
-    /// What is said of agents.
+    /// The settings of agents.
     pub config: AgentsConfig,
     /// The commands, in the order in which they were found.
     pub commands: Vec<Command>,

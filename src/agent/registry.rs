@@ -59,8 +59,8 @@ pub struct AgentsConfig {
     pub permission: Vec<Rule>,
     /// The agent of sessions that name none.
     pub default_agent: Option<String>,
-    /// What is said of single agents, each with its name and the file that says it. Of two about the same agent, the later one
-    /// changes what the earlier one has made.
+    /// The settings of single agents, each with its name and its file. Of two about the same agent, the later one changes what the
+    /// earlier one has made.
     pub agents: Vec<(String, AgentSpec, Option<PathBuf>)>,
 }
 
@@ -137,7 +137,7 @@ impl Agents {
     /// These and one more, which replaces one with the same name. `self` is unchanged.
     ///
     /// # Errors
-    /// [`BadAgent`] where the agent cannot be used.
+    /// [`BadAgent`] if the agent cannot be used.
     pub fn with(&self, mut agent: Agent) -> Result<Agents, BadAgent> {
         let checked = agent.check();
         // Options that are too deep must not be dropped with the agent.
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// C-12, M-01, M-04: a change keeps what it does not name, and adds no rights: what the runtime's own agents have beside stays
+    /// C-12, M-01, M-04: a change keeps what it does not name, and adds no rights: what else the runtime's own agents have stays
     /// theirs.
     #[test]
     fn what_is_said_of_an_agent_changes_only_that() {

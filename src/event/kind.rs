@@ -154,7 +154,7 @@ pub enum EventKind {
         /// What the call did, in a few words for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// Details for hosts beside the content.
+        /// Details for hosts besides the content.
         #[serde(skip_serializing_if = "Value::is_null")]
         details: Value,
         /// Files that belong to the result.
@@ -361,7 +361,7 @@ pub enum EventKind {
     },
     /// The session was rebuilt from its tape while a turn was running, or a summary was being written.
     SessionRecovered {
-        /// How many times in a row a crash cut the turn off, with no new answer or result in between; 0 where no turn was running or
+        /// How many times in a row a crash cut the turn off, with no new answer or result in between; 0 if no turn was running or
         /// the session was stopped in order.
         n: u32,
         /// Whether the turn continues automatically.

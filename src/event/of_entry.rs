@@ -64,7 +64,7 @@ fn withdrawn_by(before: &State, entry: &Entry) -> impl Iterator<Item = EventKind
     open.into_iter().map(move |ask| EventKind::AskClosed { ask, grant: None, why, who: None, rules: Vec::new() })
 }
 
-/// The tasks that waited for room, and for which the entry made some. They come behind the entry's own events.
+/// The tasks that waited for room, and for which the entry made some. They come after the entry's own events.
 fn begun_after(before: &State, entry: &Entry) -> Vec<EventKind> {
     let makes_room = matches!(
         entry.record,

@@ -220,7 +220,7 @@ impl EventStream {
             };
             let event = event.clone();
             self.next += 1;
-            // A listener that comes at this moment waits for the lock, and begins behind all events that are held.
+            // A listener that comes at this moment waits for the lock, and begins after all events that are held.
             while self.ring.listeners.load(Ordering::Acquire) == 1 && buffer.first < self.next {
                 buffer.drop_first();
             }

@@ -43,7 +43,7 @@ impl<R: Default> Counts<R> {
     }
 }
 
-/// The result with a hint behind its text.
+/// The result with a hint after its text.
 pub(super) fn with_hint(mut result: ToolResult, hint: &str) -> ToolResult {
     let gap = if result.content.is_empty() { "" } else { "\n\n" };
     result.content = format!("{}{gap}{hint}", result.content);

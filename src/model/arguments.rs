@@ -7,7 +7,7 @@
 //! | nothing, white space, `null` | an empty object |
 //! | a JSON string whose text is an object | that object |
 //! | `{}{"path":"a"}` or the same object several times | the last one |
-//! | an object, and behind it `</tool_call>` | that object |
+//! | an object, and after it `</tool_call>` | that object |
 //!
 //! Everything else is refused: of two different objects, the meant one is unknown.
 //!

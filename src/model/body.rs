@@ -56,7 +56,7 @@ fn with_options(mut fields: Vec<(String, Value)>, options: &Value) -> Vec<(Strin
     for (name, value) in options.as_object().into_iter().flatten() {
         match fields.iter_mut().find(|(field, _)| field == name) {
             _ if OWN_FIELDS.contains(&name.as_str()) => {}
-            // Where the library sets it, a call would be refused.
+            // If the library sets it, a call would be refused.
             Some((field, _)) if field == "tool_choice" => {}
             Some((_, place)) => *place = value.clone(),
             None => fields.push((name.clone(), value.clone())),

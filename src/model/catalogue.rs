@@ -142,7 +142,7 @@ pub const PROVIDERS: &[KnownProvider] = &[
 #[cfg(feature = "openai")]
 const SLOW_FIRST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins. Where a row does not say
+/// Limits by the beginning of a model's name: context, output, images. The longest beginning that fits wins. If a row does not say
 /// it, the figures have neither date nor source.
 const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gpt-4o", 128_000, 16_384, true),
@@ -189,7 +189,7 @@ const LIMITS: &[(&str, u64, u64, bool)] = &[
     ("gemini-3", 1_048_576, 65_536, true),
 ];
 
-/// The limits of that model. Where it is not known: a context of 116,384 tokens, and otherwise the default limits. A leading
+/// The limits of that model. If it is not known: a context of 116,384 tokens, and otherwise the default limits. A leading
 /// `vendor/` (OpenRouter) is ignored.
 #[must_use]
 pub fn known_limits(model: &str) -> ModelLimits {

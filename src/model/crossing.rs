@@ -5,7 +5,7 @@
 //!
 //! A change of a wire must keep what these tests hold: messages stay as many and in their order (Anthropic, which refuses an empty
 //! list, gets one for an empty history), calls keep ids and names that the provider accepts, and no provider is sent the thoughts
-//! of another, or the extra data that another put beside a part.
+//! of another, or the extra data that another put next to a part.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -94,7 +94,7 @@ fn thoughts_are_dropped_for_another_provider() {
     assert!(told("anthropic", &items).to_string().contains("a secret"));
 }
 
-/// PROVIDER-ERR-002: what one provider put beside a part, to get it back, is sent to no other.
+/// PROVIDER-ERR-002: what one provider put next to a part, to get it back, is sent to no other.
 #[test]
 fn what_is_one_providers_own_is_sent_to_no_other() {
     let extra = |endpoint: &Endpoint| {

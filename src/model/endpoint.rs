@@ -208,7 +208,7 @@ pub struct HttpOptions {
     pub answer_bytes_max: usize,
     /// The proxies of requests; none by default. No proxy is taken from the environment.
     pub proxies: Proxies,
-    /// Certificates to trust beside the system's own, as PEM.
+    /// Certificates to trust besides the system's own, as PEM.
     pub extra_roots_pem: Vec<String>,
 }
 

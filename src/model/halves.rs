@@ -32,7 +32,7 @@ pub(super) fn marked(json: &str) -> String {
                 out.extend(char::from_u32(FIRST + half - 0xd800));
                 6
             }
-            // Any other escape, with the character behind the backslash: that may be a backslash too.
+            // Any other escape, with the character after the backslash: that may be a backslash too.
             (None, _) => {
                 let taken = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
                 out.push_str(&escape[..taken]);

@@ -73,7 +73,7 @@ impl HttpModel {
                 format!("bad base url {shown:?} of {}: {what}", endpoint.provider),
             )
         };
-        // Only the base is checked: with a path behind it, `http://` would become a host called "chat".
+        // Only the base is checked: with a path after it, `http://` would become a host called "chat".
         let base: reqwest::Url = endpoint.base_url.trim().parse().map_err(|_| bad("not a url"))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(bad("use http://HOST or https://HOST"));

@@ -37,7 +37,7 @@ fn is_png(mut chunks: &[u8]) -> bool {
     false
 }
 
-/// Segments up to the pixels, among them one with a width and a height, and the end mark behind the pixels.
+/// Segments up to the pixels, among them one with a width and a height, and the end mark after the pixels.
 fn is_jpeg(mut segments: &[u8]) -> bool {
     let mut is_sized = false;
     while let [0xff, mark, rest @ ..] = segments {

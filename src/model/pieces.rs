@@ -39,7 +39,7 @@ impl Piece<'_> {
     }
 }
 
-/// What a model can be shown beside text.
+/// What a model can be shown besides text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takes {
     pub(crate) images: bool,

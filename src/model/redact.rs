@@ -14,7 +14,7 @@ use crate::words::secrets::{Wanted, begins_like_a_key, names, redacted};
 /// The text that replaces a key that is known with less certainty.
 const MASK: &str = "[redacted]";
 
-/// Words that a key follows in what servers say, beside the names of the table.
+/// Words that a key follows in what servers say, besides the names of the table.
 const KEY_NAMES: [&str; 2] = ["token", "key"];
 
 /// The fewest bytes of a request's key that is searched for.

@@ -255,7 +255,7 @@ fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut Stat
         By::Answers => {
             let attempt = state.attempts.entry(answers).or_default();
             *attempt += 1;
-            // The replies for this number of answers: those behind the answer before, up to and including the next answer.
+            // The replies for this number of answers: those after the answer before, up to and including the next answer.
             let replies: Vec<&Arc<Reply>> = sequence().collect();
             let turn = replies.split_inclusive(|reply| reply.leaves_an_answer()).nth(answers).unwrap_or_default();
             turn.get(*attempt - 1).or(turn.last()).copied()

@@ -2,7 +2,7 @@
 //! meaning of an event of the stream.
 //!
 //! An answer is complete only where the provider said why it ended; a stream that just ends before that is [`ErrorKind::Truncated`].
-//! An end mark that is missing behind that is not waited for long. A change must keep that, or half an answer would be acted upon. It must also name in `rendering` everything that the rendering of an item
+//! An end mark that is missing after that is not waited for long. A change must keep that, or half an answer would be acted upon. It must also name in `rendering` everything that the rendering of an item
 //! depends on, or a fragment that was kept for another endpoint is sent.
 
 use bytes::Bytes;

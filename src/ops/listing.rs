@@ -35,7 +35,7 @@ pub use query::{SessionCursor, SessionQuery};
 pub struct SessionPage {
     /// The sessions, most recently used first.
     pub sessions: Vec<ListedSession>,
-    /// Where the next page begins; `None` on the last page. A page that has one may be empty, where the index reads on.
+    /// Where the next page begins; `None` on the last page. A page that has one may be empty, if the index reads on.
     pub next: Option<SessionCursor>,
     /// Whether the newest entries may be missing, because the index has not read them. On the last page: whether sessions may be
     /// missing on all pages, because the index could not read them; [`SessionCursor`] says what [`Behind::No`] promises.
@@ -54,8 +54,8 @@ pub struct SessionPage {
 pub struct ListedSession {
     /// The id of the session.
     pub session: SessionId,
-    /// The title that its host gave it, else the first words of its first message. A fork has its parent's title until it has its
-    /// own. `None` if nothing was said yet.
+    /// The title set by its host, else the first words of its first message. A fork has its parent's title until it has its own.
+    /// `None` if nothing was said yet.
     pub title: Option<String>,
     /// The name of its agent.
     pub agent: Option<String>,
@@ -101,12 +101,12 @@ pub struct ListedSession {
     pub parent: Option<Parent>,
     /// How many forks continue from it.
     pub forks: u64,
-    /// How many children do tasks of it; 0 without an index, where they are not known.
+    /// How many children do tasks of it; 0 without an index, because they are unknown.
     pub children: u64,
 }
 
-/// Lists sessions of a store of files. Blocks on the disk, so do not call it on an async thread. Takes no claim, and may run beside
-/// any other work on the store.
+/// Lists sessions of a store of files. Blocks on the disk, so do not call it on an async thread. Takes no claim, and may run
+/// alongside any other work on the store.
 ///
 /// # Errors
 /// [`TapeError::Query`] if the text is too long; [`TapeError::Newer`] if a later version of this library made the index;

@@ -207,7 +207,7 @@ impl Replay {
 
     /// Replays with these tools: calls are judged again by the facts that these tools state. None of them runs.
     ///
-    /// Where the tools are not those of the tape, the first request that offers them is the first difference.
+    /// If the tools are not those of the tape, the first request that offers them is the first difference.
     #[must_use]
     pub fn toolbox(mut self, toolbox: Toolbox) -> Replay {
         self.given.seen.tools = Some(ToolsSeen { hash: toolbox.hash(), tokens: tools_tokens(&toolbox) });

@@ -74,7 +74,7 @@ impl Bench {
 }
 
 /// The files that calls of a session changed after that entry, and what a restore would do to them. Only reads. Blocks on the disk,
-/// and may run beside any other work on the store.
+/// and may run alongside any other work on the store.
 ///
 /// # Errors
 /// [`RestoreError::Open`] if the tape cannot be read; [`RestoreError::Workspace`].

@@ -2,7 +2,7 @@
 //! contents.
 //!
 //! Three steps: a look at the store, a plan that is a function of values (`plan`), and the removal, one session after the other.
-//! The sweep asks the tapes and the marks beside them, never the index. A sweep that is killed half-way leaves each session whole
+//! The sweep asks the tapes and the marks next to them, never the index. A sweep that is killed half-way leaves each session whole
 //! or gone; the next sweep continues.
 //!
 //! What a change must not break: a session is never removed while one of these holds: a process has it open; it has an open turn or
@@ -64,7 +64,7 @@ impl Sweep {
 pub struct SweptSession {
     /// The id of the session.
     pub session: SessionId,
-    /// When it was used last. The present where its clock was ahead, or where that is not known.
+    /// When it was used last. The present if its clock was ahead, or if that is unknown.
     pub last: Millis,
     /// Its last entry.
     pub seq: Seq,
@@ -167,8 +167,8 @@ impl fmt::Display for KeptReason {
 /// then.
 ///
 /// # Errors
-/// [`TapeError::Io`], where the store itself cannot be read. A session that cannot be read is named in [`Sweep::kept`]; a session
-/// of which no entry can be read is left out.
+/// [`TapeError::Io`] if the store itself cannot be read. [`Sweep::kept`] names each unreadable session; a session without a
+/// readable entry is left out.
 pub fn sweep_plan(
     store: &dyn TapeStore,
     policy: SweepPolicy,
@@ -305,7 +305,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// What failed behind a removal is finished by the next opening of the store: the session is gone, and is not named as kept.
+    /// What failed after a removal is finished by the next opening of the store: the session is gone, and is not named as kept.
     #[test]
     fn a_session_that_is_gone_is_not_named_as_kept() {
         let swept = |name: &str| SweptSession {

@@ -48,7 +48,7 @@ mod tests {
         denies_all(&layer(rules), &permissions)
     }
 
-    /// E-09, C-10: a deny about all patterns masks where nothing behind it says otherwise.
+    /// E-09, C-10: a deny about all patterns masks where nothing after it says otherwise.
     #[test]
     fn a_deny_about_everything_masks() {
         use Action::{Allow, Ask, Deny};

@@ -1,6 +1,6 @@
 //! Offers of an ask: the rules that a person may grant for more than one call. First what was asked, then at most one wider step.
 //!
-//! The first offer takes exactly what was asked. The second one, where there is one, widens each access that can be widened: to the
+//! The first offer takes exactly what was asked. The second one, if there is one, widens each access that can be widened: to the
 //! same command with other arguments, the same folder, or the same tool. Each offer says in one sentence what it allows. All
 //! offers of an ask follow from its accesses alone ([`offers`]), so they are computed where they are needed and are stored nowhere;
 //! the rules that a person chose are stored.

@@ -49,7 +49,7 @@ pub(super) fn absolute(workspace: &str, accesses: Vec<(usize, Access)>) -> Vec<(
         let Some(pattern) = path_from(workspace, &access) else {
             return vec![(at, with_reads(access, |reads| absolute(workspace, reads)))];
         };
-        // A path inside this folder may be outside the other one. Where it is inside both, `seen_from` drops this access again.
+        // A path inside this folder may be outside the other one. If it is inside both, `seen_from` drops this access again.
         let outside = Access { permission: "external_directory".into(), pattern, part: access.part };
         vec![(at, outside.clone()), (at, Access { permission: access.permission, ..outside })]
     });

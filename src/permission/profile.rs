@@ -125,7 +125,7 @@ impl Profile {
             Rule::new("external_directory", "*", outside),
             Rule::new("doom_loop", "*", doom_loop),
         ];
-        // Where every command is allowed, a confined run is for those that cannot be read; where one is asked about or denied, it
+        // If every command is allowed, a confined run is for those that cannot be read; if one is asked about or denied, it
         // comes first.
         let commands = [Rule::new("confined_bash", "*", confined), Rule::new("bash", "*", command)];
         match confined == Allow && command != Allow {

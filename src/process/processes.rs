@@ -28,7 +28,7 @@ const WATCHER_STOP: Duration = Duration::from_secs(2);
 /// The first process that is started brings the watcher with it, and the owner is entered in the ledger for the next start. A
 /// failure of either is logged and holds up no call.
 ///
-/// When the last clone is dropped without [`Processes::close`], the watcher, where there is one, kills the processes that are left.
+/// When the last clone is dropped without [`Processes::close`], the watcher, if there is one, kills the processes that are left.
 #[derive(Clone, Debug)]
 pub struct Processes {
     inner: Arc<Inner>,

@@ -69,7 +69,7 @@ pub enum Streams {
 /// The folder that a program starts in.
 #[derive(Debug)]
 pub struct Folder {
-    /// Its open handle: used where there is a `/proc`, so that no link can be swapped in.
+    /// Its open handle: used on systems with `/proc`, so that no link can be swapped in.
     pub handle: OwnedFd,
     /// Its path: used on systems without `/proc`.
     pub path: PathBuf,

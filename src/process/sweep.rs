@@ -3,7 +3,7 @@
 //! A target of a call also has the family of the call's first process (group, session, descendants), tag or not.
 //! One look serves any number of targets, so that a thousand calls that end at once do not look a thousand times.
 //! A process is killed by a handle (`pidfd`) that was opened before its start time was compared with the look's, so another
-//! process that got the same id meanwhile is never hit. A change must keep that order. Only where the system has no such handles
+//! process that got the same id meanwhile is never hit. A change must keep that order. Only if the system has no such handles
 //! is a process killed by its id, on Linux right after the same comparison. A look never finds this process itself.
 //! A sweep blocks its thread, for a little more than [`SWEEP_MAX`] at most: never run one on a session's task.
 

@@ -40,7 +40,7 @@ done
 /// Who ends the processes of calls when the host is killed and cannot end them itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Watch {
-    /// A program of the host's. It is started with these arguments and the owner's id behind them, and must do nothing but hand
+    /// A program of the host's. It is started with these arguments and the owner's id after them, and must do nothing but hand
     /// that id to [`watch`]. It finds every process that carries a tag.
     Program {
         /// The program, by an absolute path.

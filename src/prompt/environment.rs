@@ -106,7 +106,7 @@ pub struct Section {
     pub layer: Layer,
     /// Its name.
     pub name: String,
-    /// Where it comes from: a path, or the name of the provider where it is empty.
+    /// Where it comes from: a path, or the name of the provider if it is empty.
     pub origin: String,
     /// The text. Empty for a section that was left out.
     pub text: String,

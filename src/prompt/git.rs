@@ -54,7 +54,7 @@ pub(super) fn repository(folder: &Path) -> Option<&Path> {
     folder.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())
 }
 
-/// The branch, or the commit where there is none. Opens no special file and follows no link out of the repository; of a linked
+/// The branch, or the commit if there is none. Opens no special file and follows no link out of the repository; of a linked
 /// worktree it follows the path that its `.git` names.
 fn branch(repository: &Path) -> Option<String> {
     let head = small(repository, ".git/HEAD").or_else(|| {

@@ -1,4 +1,4 @@
-//! Rule files: instructions for agents that people keep beside their code, and those of the user.
+//! Rule files: instructions for agents that people keep next to their code, and those of the user.
 //!
 //! ```text
 //! the user's folder          AGENTS.md, rules/*.md

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// | `{{name}}` | the value of that name; without one, the place stays as it is |
 ///
 /// For `$1`, `$2` …, quotes (`"…"` and `'…'`) hold words together, and are left out. A text with no place for arguments gets them
-/// at its end, behind an empty line.
+/// at its end, after an empty line.
 ///
 /// ```
 /// use tamtam::runtime::Template;

@@ -1,7 +1,7 @@
 //! Text of strangers in a prompt: cut to a bound, and names on one line. The providers of the environment in this folder use it. A
 //! change must keep that a name has no line break, or it could pass for lines of the prompt.
 
-/// The beginning of a text, of at most `max` bytes, cut behind a line where there is one, and whether something was cut off.
+/// The beginning of a text, of at most `max` bytes, cut after a line if there is one, and whether something was cut off.
 pub(super) fn cut_at_line(text: &str, max: usize) -> (&str, bool) {
     if text.len() <= max {
         return (text, false);

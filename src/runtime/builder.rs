@@ -198,7 +198,7 @@ impl Builder {
     }
 
     /// A child of the host's own, under the same tree. It starts with the runtime; see
-    /// [`Runtime::host`](crate::Runtime::host). Where its start fails, the runtime does not start.
+    /// [`Runtime::host`](crate::Runtime::host). If its start fails, the runtime does not start.
     #[must_use]
     pub fn child(mut self, child: ChildSpec) -> Builder {
         self.children.push(child);

@@ -71,7 +71,7 @@ impl Child {
         Ok(self.parent.state().await?.is_queued(self.ticket))
     }
 
-    /// Waits until there is room for the task and the child is up; at once where it does not wait. Dropping the future changes
+    /// Waits until there is room for the task and the child is up; at once if it does not wait. Dropping the future changes
     /// nothing about the task.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl Session {
     /// Gives a task to a new child: a separate session that begins with `prompt`. Returns when the parent's tape has the task and
     /// the child is up. From then on the parent gets exactly one DOWN for the task, even if this process dies.
     ///
-    /// Where as many children work as may, the task is refused; or it waits for room, if [`Settings::task_queue_max`] lets it. Then
+    /// If as many children work as may, the task is refused; or it waits for room, if [`Settings::task_queue_max`] lets it. Then
     /// this returns when the parent's tape has the task, and [`Child::started`] waits for the child. Tasks begin in the order in
     /// which they were given.
     ///
@@ -194,9 +194,9 @@ impl Session {
     /// to this session, at once where its task is over already. The orphan's rights narrow to those of this session.
     ///
     /// # Errors
-    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] if the session has a parent, or never had one; [`Refusal::StandsAbove`] where
-    /// this session is a descendant of the orphan, also where another adoption makes it one at the same time; [`Refusal::Ended`] if
-    /// this session has ended, also meanwhile: the orphan is an orphan then.
+    /// See [`SpawnError`]; [`Refusal::NotAnOrphan`] if the session has a parent, or never had one; [`Refusal::StandsAbove`] if this
+    /// session is a descendant of the orphan, also if another adoption makes it one at the same time; [`Refusal::Ended`] if this
+    /// session has ended, also meanwhile: the orphan is an orphan then.
     pub async fn adopt(&self, child: &SessionId, link: Link) -> Result<Child, SpawnError> {
         let spawn = self.spawn(child, Seq::ZERO, None);
         let orphan = self.bring_up(spawn).await?.state().await?;

@@ -82,7 +82,7 @@ impl Runtime {
     /// # Errors
     /// [`DeleteError::Busy`] while it has a turn, awake or not: [`Session::abort`](crate::Session::abort) it first;
     /// [`DeleteError::Children`] while children of it are at work; [`DeleteError::Task`] while a parent waits for its answer;
-    /// [`DeleteError::Open`] with [`TapeError::Missing`] or [`TapeError::Claimed`], and where the store cannot be written.
+    /// [`DeleteError::Open`] with [`TapeError::Missing`] or [`TapeError::Claimed`], and if the store cannot be written.
     pub async fn delete(&self, id: &SessionId) -> Result<Deletion, DeleteError> {
         self.is_open()?;
         let (shared, sessions, id) = (self.inner.shared.clone(), self.inner.sessions.clone(), id.clone());
@@ -154,7 +154,7 @@ async fn come_to_rest(
     }
 }
 
-/// Removes the tape and everything beside it. Blocks on the disk.
+/// Removes the tape and everything next to it. Blocks on the disk.
 fn remove(shared: &Shared, id: &SessionId, is_parked: bool) -> Result<Deleted, DeleteError> {
     has_nobody(&*shared.store, id)?;
     let deleted = if is_parked { shared.store.delete_given_up(id) } else { shared.store.delete(id) };

@@ -61,8 +61,8 @@ impl Runtime {
     /// [`Runtime::shutdown`] comes next.
     ///
     /// Returns the sessions that did not come to rest, including those whose actor is stuck and does not answer. The call returns
-    /// at the deadline at the latest; each session still has a second to answer where the deadline is shorter. After the runtime's
-    /// end it changes nothing.
+    /// at the deadline at the latest; each session still has a second to answer if the deadline is shorter. After the runtime's end
+    /// it changes nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
         drain(&self.inner.shared, deadline).await
     }

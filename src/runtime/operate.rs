@@ -8,7 +8,7 @@
 //!
 //! A change must keep this: every lever tells the watchers when it begins and when it returns an error (by `pull`, or by `pulled`
 //! and `done`). No lever asks an actor without a limit. A session that an operator parks is marked in the store, so that the
-//! parking outlives the runtime; where the mark fails, the lever says so.
+//! parking outlives the runtime; if the mark fails, the lever says so.
 
 mod error;
 
@@ -267,7 +267,7 @@ impl Operator {
         if let Some(session) = self.session_of(&node) {
             return Ok((node, session));
         }
-        // Where no lever works on the node, that is said instead.
+        // If no lever works on the node, that is said instead.
         self.target(id)?;
         Err(OperateError::NotASession { id: node.id().to_owned(), kind: node.kind() })
     }

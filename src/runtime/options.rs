@@ -48,7 +48,7 @@ impl Defaults {
     }
 }
 
-/// Sets the default prompt: with sections where there is a provider of the environment, and else in one text.
+/// Sets the default prompt: with sections if there is a provider of the environment, and else in one text.
 pub(super) fn default_prompt(settings: &mut Settings, date: Option<&str>, said: Option<&[Section]>) {
     match said {
         Some(said) => assemble(settings, date, said),
@@ -73,7 +73,7 @@ pub struct SessionOptions {
     pub labels: Labels,
     /// The agent's name, for people; `build` by default.
     pub agent: Option<String>,
-    /// The prompt of its agent, in place of the default one. It is the whole system prompt, unless the runtime has providers of the
+    /// The prompt of its agent, instead of the default one. It is the whole system prompt, unless the runtime has providers of the
     /// environment ([`Builder::environment`](crate::runtime::Builder::environment)): their sections follow it.
     pub system: Option<String>,
     /// The date that the default system prompt names, such as `2026-11-21`; none by default, for the library asks no clock.
@@ -108,7 +108,7 @@ pub struct SessionOptions {
     /// in its parent's folder what its parent has. It loosens asks and no deny ([`Settings::granted`]).
     pub granted: Vec<Rule>,
     /// What the session and its children may use together, and what happens at a breach; no limit by default. A child's limits are
-    /// what its parent grants to it; where they are silent, the parent grants a share of what it has left.
+    /// what its parent grants to it; if they are silent, the parent grants a share of what it has left.
     pub budget: Budget,
     /// How deep children may be below the top session; the runtime's limit, which is 1 by default.
     pub task_depth_max: Option<u32>,
@@ -121,7 +121,7 @@ pub struct SessionOptions {
     pub restart: RestartPolicy,
     /// The tools of an agent: a name without a tool is not the host's mistake.
     pub(super) agent_tools: Option<BTreeSet<String>>,
-    /// The built-in agent that the session begins with, in place of its own one.
+    /// The built-in agent that the session begins with, instead of its own.
     pub(super) begins_as: Option<Agent>,
 }
 
@@ -130,7 +130,7 @@ impl SessionOptions {
     /// that begins as `plan` has `build` as its own agent, to which it goes back.
     ///
     /// # Errors
-    /// [`BadAgent`] where the agent cannot be used.
+    /// [`BadAgent`] if the agent cannot be used.
     pub fn from_agent(agent: &Agent, workspace: impl Into<PathBuf>) -> Result<SessionOptions, BadAgent> {
         agent.check()?;
         let mut options = SessionOptions::new(workspace);

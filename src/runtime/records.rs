@@ -25,13 +25,13 @@ impl Runtime {
     /// counts as missing, and so does a deleted one that forks still depend on; a damaged one exists.
     ///
     /// # Errors
-    /// Where the store cannot be read.
+    /// If the store cannot be read.
     pub async fn exists(&self, id: &SessionId) -> Result<bool, OpenError> {
         let id = id.clone();
         self.inner.shared.blocking(move |shared| Ok(is_there(&*shared.store, &id)?)).await
     }
 
-    /// Opens the conversation whose id the options carry, and makes it where there is none; returns when the session is awake.
+    /// Opens the conversation whose id the options carry, and makes it if there is none; returns when the session is awake.
     /// Many callers may do so at the same time: one session is made, and all of them get it.
     ///
     /// The options make a new session. For an existing session they change nothing, and are not even checked:

@@ -32,7 +32,7 @@ use crate::{
 /// The names of the tools for tasks.
 const TOOLS: [&str; 4] = ["task", "task_send", "task_stop", "task_status"];
 
-/// How a task is given, beside its request.
+/// How a task is given, besides its request.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TaskOptions {
@@ -124,7 +124,7 @@ impl Child {
     /// Dropping the future changes nothing about the task.
     ///
     /// # Errors
-    /// As [`Child::down`]; and where the parent's tape cannot be read.
+    /// As [`Child::down`]; also if the parent's tape cannot be read.
     pub async fn result(&self) -> Result<TaskResult, SendError> {
         result::of(self).await
     }

@@ -1,7 +1,7 @@
 //! Titles and summaries of conversations, written on request by the hidden agents `title` and `summary`.
 //!
-//! The writer is a child session of the session: it is supervised as every child is, runs beside the session's turn, and draws on
-//! the session's budget. The two built-in agents have no tools. The writer gets texts of the conversation as data: for a title
+//! The writer is a child session of the session: it is supervised as every child is, runs alongside the session's turn, and draws
+//! on the session's budget. The two built-in agents have no tools. The writer gets texts of the conversation as data: for a title
 //! the first ones, for a summary the newest ones, at most 32 KiB.
 //!
 //! A change must keep the link [`Link::ATTACHED`]: with a link that wakes the parent, the DOWN (the report that the writer is done)
@@ -48,7 +48,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SpawnError::Unwritten`] if nothing was said yet, or the agent gave no text; others as [`Session::spawn_child`] and
+    /// [`SpawnError::Unwritten`] if nothing was said yet, or the agent wrote no text; others as [`Session::spawn_child`] and
     /// [`Session::set_title`].
     pub async fn write_title(&self) -> Result<String, SpawnError> {
         let told = told(self.messages().await?.iter());

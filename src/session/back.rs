@@ -48,7 +48,7 @@ pub struct Rollback {
 #[cfg(all(unix, feature = "tools"))]
 pub use files::RollbackPlan;
 
-/// What a rollback does beside the conversation. Nothing, by default.
+/// What a rollback does besides the conversation. Nothing, by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollbackOptions {
     #[cfg(all(unix, feature = "tools"))]
@@ -63,7 +63,7 @@ impl RollbackOptions {
         RollbackOptions::default()
     }
 
-    /// Puts the files that calls changed behind the point back to what they were at the point. [`Session::plan_rollback`] shows
+    /// Puts the files that calls changed after the point back to what they were at the point. [`Session::plan_rollback`] shows
     /// beforehand what that would do.
     #[cfg(all(unix, feature = "tools"))]
     #[must_use]
@@ -116,7 +116,7 @@ impl Session {
     /// Goes back or forward, and does what the options say: put files back, summarize the abandoned part.
     ///
     /// The rollback is one entry: the conversation goes back with everything that was asked for, or not at all. Files are put back
-    /// before the entry is written, because files can be refused and a tape cannot be taken back. Where the session refuses the
+    /// before the entry is written, because files can be refused and a tape cannot be taken back. If the session refuses the
     /// entry (a message came meanwhile), the files are restored to what they were before. If the process dies in between, the files
     /// are back and the conversation is not; the same call again finds the files done and completes the rollback.
     ///
@@ -150,7 +150,7 @@ impl Session {
         done
     }
 
-    /// Goes back with the conversation alone. Where the session decides something in between, works the rollback out again, up to
+    /// Goes back with the conversation alone. If the session decides something in between, works the rollback out again, up to
     /// [`TRIES_MAX`] times.
     async fn go_back(&self, wanted: RollbackTarget) -> Result<Rollback, BranchError> {
         let mut tries = 0;

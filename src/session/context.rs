@@ -39,13 +39,13 @@ impl Session {
     /// how the compaction ends.
     ///
     /// # Errors
-    /// [`SendError::Refused`] if a summary is being written already, where nothing can be replaced by a summary, or where the
-    /// budget does not allow one.
+    /// [`SendError::Refused`] if a summary is being written already, if nothing can be replaced by a summary, or if the budget does
+    /// not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
         self.ask(Compact).await.map(drop)
     }
 
-    /// Undoes the newest compaction: one entry puts back the messages that it replaced, and behind them what was said since. Called
+    /// Undoes the newest compaction: one entry puts back the messages that it replaced, and after them what was said since. Called
     /// again, it undoes the compaction before.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ impl Drop for Leaving {
     fn drop(&mut self) {
         let (ticket, lost) = (self.ticket, self.tries.in_vain(false));
         let why = Box::new("nobody waited for it".into());
-        // Where the ticket is closed already, this changes nothing. If the session is closed, it counts the reserve when it wakes.
+        // If the ticket is closed already, this changes nothing. If the session is closed, it counts the reserve when it wakes.
         drop(self.session.slot.command(GiveUpBranch { ticket, why, lost }));
     }
 }

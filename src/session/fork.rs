@@ -1,7 +1,7 @@
 //! Forks a conversation at any point, and merges the messages of a fork back.
 //!
 //! A fork is a new tape that refers to an entry of its parent's tape. Nothing is copied, and the parent's conversation does not
-//! notice. Where the point lies inside of an append (entries that a tape takes together), the fork may need one more entry, which
+//! notice. If the point lies inside of an append (entries that a tape takes together), the fork may need one more entry, which
 //! goes back to the point. A merge is one entry on the tape that is merged into: recorded whole, or not at all. It changes nothing
 //! on the fork. Tapes are read on a thread for such work, and no actor waits for it.
 //!
@@ -72,7 +72,7 @@ impl Session {
     ///
     /// The fork has the conversation as it was at that point, including what was taken back here since. A tape can be forked only
     /// where an append ends. For a point inside of an append, the fork is made at the end before the point if nothing was said in
-    /// between. Otherwise it is made at the end behind the point, and the fork goes back to the point. Where a call had no result
+    /// between. Otherwise it is made at the end after the point, and the fork goes back to the point. If a call had no result
     /// at the point, the fork stays at the end of the append. The fork's budget is what was left there (`docs/SEMANTICS.md`,
     /// "Forks").
     ///
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Merges a fork: everything that was said in it since it was forked or last merged becomes part of this conversation, as one
-    /// entry behind all that was said here. The fork's usage counts here from then on, once. The fork is not changed, and is kept.
+    /// entry after all that was said here. The fork's usage counts here from then on, once. The fork is not changed, and is kept.
     ///
     /// The fork must be one of this session, or of a session that this one continues from after the fork's point. Merging again
     /// without anything new changes nothing ([`Merge::entry`] is `None`). Words that were taken back in the fork are not merged.
@@ -183,7 +183,7 @@ impl Session {
     }
 }
 
-/// The newest published entry of a session: readers may read up to it, because later entries may still be cut back. `None` where
+/// The newest published entry of a session: readers may read up to it, because later entries may still be cut back. `None` if
 /// the session is not awake here: then this runtime has no append under way.
 pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
     let slot = shared.slots.awake_one(id)?;
@@ -312,7 +312,7 @@ fn work_out(shared: &Shared, here: &State, fork: &SessionId) -> Result<Planned, 
     Ok(Planned { merged: Arc::new(merged), waiting, files })
 }
 
-/// Copies the kept file contents from beside the fork's tape to the parent's, before the fork is deleted.
+/// Copies the kept file contents of the fork's tape to the parent's, before the fork is deleted.
 #[cfg(all(unix, feature = "tools"))]
 fn hand_over(shared: &Shared, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
     let tools = shared.toolbox.files().unwrap_or_default();

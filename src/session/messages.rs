@@ -28,7 +28,7 @@ pub const MESSAGES_MAX: usize = 1_000;
 /// A place in a conversation, in front of a message. It stays valid while messages are added, and while they are taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MessageCursor {
-    /// The entry that brought the message behind this place.
+    /// The entry that brought the message after this place.
     pub entry: Seq,
     /// How many messages of the same entry come before this place.
     pub nth: u32,
@@ -57,7 +57,7 @@ impl Session {
     /// read it from its end.
     ///
     /// # Errors
-    /// Where the tape cannot be read.
+    /// If the tape cannot be read.
     pub async fn messages(&self) -> Result<Vec<Message>, OpenError> {
         Ok(Transcript::of(&self.entries().await?))
     }
@@ -66,7 +66,7 @@ impl Session {
     /// tapes. The bill of a fork begins with the fork: what was used before is on the parent's bill.
     ///
     /// # Errors
-    /// Where the tape cannot be read.
+    /// If the tape cannot be read.
     pub async fn bill(&self) -> Result<Bill, OpenError> {
         Ok(Bill::of(&self.entries().await?))
     }
@@ -74,7 +74,7 @@ impl Session {
     /// All entries of the tape, oldest first.
     ///
     /// # Errors
-    /// Where the tape cannot be read.
+    /// If the tape cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, OpenError> {
         let id = self.slot.id.clone();
         let read = self.shared.blocking(move |shared| taped::entries(&id, &shared.store.read(&id, Seq::ZERO)?)).await;
@@ -88,7 +88,7 @@ impl Session {
     /// page reads the tape again: older pages show neither messages that came meanwhile nor messages taken back meanwhile.
     ///
     /// # Errors
-    /// Where the tape cannot be read.
+    /// If the tape cannot be read.
     pub async fn messages_before(&self, before: Option<MessageCursor>, limit: usize) -> Result<MessagePage, OpenError> {
         let limit = limit.clamp(1, MESSAGES_MAX);
         let (messages, made) = Transcript::numbered(&self.entries().await?);
@@ -131,7 +131,7 @@ impl MessageStream {
     /// call.
     ///
     /// # Errors
-    /// Where the tape cannot be read; the next call tries again.
+    /// If the tape cannot be read; the next call tries again.
     pub async fn next(&mut self) -> Result<Option<Message>, OpenError> {
         if self.read.is_none() {
             let messages = self.session.messages().await?;

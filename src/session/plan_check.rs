@@ -1,4 +1,4 @@
-//! [`PlanCheck`]: a hook that reminds a model of the open items of its to-do list. Where a turn would end with open items, the hook
+//! [`PlanCheck`]: a hook that reminds a model of the open items of its to-do list. If a turn would end with open items, the hook
 //! sends the model on, once in a turn. To a message that comes while no turn runs, the hook adds a hint.
 //!
 //! The check at the end is made before the last answer of a turn is accepted: the hook sends a steering message to the session,

@@ -32,10 +32,10 @@ impl Receipt {
     /// Waits for the end of the turn that the message was delivered to.
     ///
     /// # Errors
-    /// [`SendError::Refused`] if the message was withdrawn, where the session no longer remembers the turn, or where the message is
-    /// on hold behind a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a
-    /// [go-on](Session::go_on) it can be waited for again. Others, such as [`SendError::Closed`] and [`SendError::Parked`], where
-    /// the session cannot be asked.
+    /// [`SendError::Refused`] if the message was withdrawn, if the session no longer remembers the turn, or if the message is on
+    /// hold after a turn that was aborted or failed ([`Refusal::OnHold`](crate::session::Refusal::OnHold)): after a
+    /// [go-on](Session::go_on) it can be waited for again. Others, such as [`SendError::Closed`] and [`SendError::Parked`], if the
+    /// session cannot be asked.
     pub async fn wait(&self) -> Result<Answer, SendError> {
         let id = self.message.clone();
         let end = self.session.slot.until(move |now| outcome(&now.state, &id)).await?;

@@ -102,9 +102,9 @@ impl TurnStream {
         &self.receipt
     }
 
-    /// The next event of the turn; `None` when the turn is over and all its events were given. Cancel-safe: an event that was not
-    /// returned is returned by the next call. Where the reader was too slow, [`Next::Lagged`] says how many events of the
-    /// session are missing; the answer is not lost by that.
+    /// The next event of the turn; `None` when the turn is over and all its events were returned. Cancel-safe: an event that was
+    /// not returned is returned by the next call. If the reader was too slow, [`Next::Lagged`] says how many events of the session
+    /// are missing; the answer is not lost by that.
     pub async fn next(&mut self) -> Option<Next> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

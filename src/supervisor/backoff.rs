@@ -16,7 +16,7 @@ pub struct Backoff {
     pub min: Duration,
     /// The longest wait; below `min` it counts as `min`.
     pub max: Duration,
-    /// Each wait, before its jitter, is this many times the one before; below 1, and where it is not finite, it counts as 1.
+    /// Each wait, before its jitter, is this many times the one before; below 1, or if not finite, it counts as 1.
     pub factor: f64,
     /// How much of a wait is left to chance, from 0 to 1 (`NaN` counts as 0): a wait lies between `(1 - jitter) * wait` and `wait`.
     pub jitter: f64,

@@ -167,7 +167,7 @@ impl NodeState {
         self.words().rejected += 1;
     }
 
-    /// Puts a payload on the node, in place of the previous one.
+    /// Puts a payload on the node, replacing the previous one.
     pub fn put(&self, payload: impl Payload) {
         self.words().payload.put(payload);
     }

@@ -1,4 +1,4 @@
-//! The payload of a node in the supervision tree: a value that the owner of the node puts on it, beside the facts that every node
+//! The payload of a node in the supervision tree: a value that the owner of the node puts on it, besides the facts that every node
 //! has. The figures of a session are one.
 //!
 //! A payload is shown as text and as JSON, and is read back by its type. It is put, replaced and mostly dropped under the node's

@@ -95,7 +95,7 @@ pub(crate) struct Planner {
     chance: Chance,
     /// The children of the spec whose first start is not over yet.
     unbooted: BTreeSet<Key>,
-    // The sets that `reconcile` looks at, kept beside `children` by `edit` so that each event costs O(log n).
+    // The sets that `reconcile` looks at, kept next to `children` by `edit` so that each event costs O(log n).
     starting: BTreeSet<Key>,
     stopping: BTreeSet<Key>,
     held_back: BTreeSet<Key>,

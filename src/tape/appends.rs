@@ -33,7 +33,7 @@ pub struct Append {
     pub entries: Vec<Entry>,
 }
 
-/// The file of one anchor, as far as it belongs to the tape that is read: not what a parent has behind the entry where it was
+/// The file of one anchor, as far as it belongs to the tape that is read: not what a parent has after the entry where it was
 /// forked, and (once decoded) not a tail that is being written.
 #[derive(Clone, Debug)]
 pub(crate) struct TapeFile {

@@ -80,7 +80,7 @@ pub(super) struct CommitLog {
     path: PathBuf,
     file: File,
     capacity: u64,
-    /// The offset of the next record, in bytes; 0 where the header is not written yet. `sum`: the digits before that offset.
+    /// The offset of the next record, in bytes; 0 if the header is not written yet. `sum`: the digits before that offset.
     at: u64,
     sum: Sum,
     /// The session files with bytes that only the log has durably.
@@ -331,7 +331,7 @@ pub(super) fn sync_file(disk: &dyn Disk, path: &Path) -> Result<(), TapeError> {
     path.ancestors().skip(1).take(2).try_for_each(sync_folder)
 }
 
-/// Syncs the mark that a turn of a session is open, where there is one. A replay marks only the sessions that are in the log.
+/// Syncs the mark that a turn of a session is open, if there is one. A replay marks only the sessions that are in the log.
 pub(super) fn sync_mark(disk: &dyn Disk, layout: &Layout, session: &SessionId) -> Result<(), TapeError> {
     let open = layout.open();
     if open.join(session.as_str()).exists() { disk.sync_folder(&open) } else { Ok(()) }

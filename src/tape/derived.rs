@@ -59,7 +59,7 @@ pub trait TapeStoreExt: TapeStore {
     /// The entries from the first of the anchor `from` to the last of the anchor `to`, both anchors included: of one anchor
     /// where both are the same, none where `to` is the older one.
     ///
-    /// An anchor is named as it was made or with its number: `phase-1` or `002_phase-1`; the newest, where a fork has given the
+    /// An anchor is named as it was made or with its number: `phase-1` or `002_phase-1`; the newest, if a fork has given the
     /// name again. [`TapeError::NoAnchor`]; [`TapeError::Damaged`].
     fn between_anchors(&self, session: &SessionId, from: &str, to: &str) -> Result<Vec<Entry>, TapeError> {
         whole::must_be_shown(self, session)?;

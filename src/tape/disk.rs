@@ -40,7 +40,7 @@ pub(super) trait Disk: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<File>;
     /// Opens a file, and makes it where it is missing.
     fn make(&self, path: &Path) -> io::Result<File>;
-    /// The length of the file in bytes; `NotFound` where the file has been deleted since it was opened.
+    /// The length of the file in bytes; `NotFound` if the file has been deleted since it was opened.
     fn length(&self, file: &File) -> io::Result<u64>;
     /// Writes all bytes at the offset. After an error any part of them may have been written.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
@@ -113,7 +113,7 @@ pub(super) struct LogFile {
     pub(super) last: Seq,
     /// The open file; `None` while [`OpenFiles`] has it closed.
     file: Option<File>,
-    /// A write failed: bytes behind `length` must be cut off before the next write.
+    /// A write failed: bytes after `length` must be cut off before the next write.
     tail_is_dirty: bool,
 }
 
@@ -128,7 +128,7 @@ impl LogFile {
             return Err(TapeError::io("write", &self.path)(io::ErrorKind::NotFound.into()));
         };
         let path = &self.path;
-        // An error's words are made where there is one.
+        // An error's words are made if there is one.
         let result = (|| {
             let mut found = disk.length(file).map_err(|error| TapeError::io("look at", path)(error))?;
             if self.tail_is_dirty && found > self.length {

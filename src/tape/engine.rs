@@ -22,7 +22,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///
 /// # What a tape is
 ///
-/// - **Whole or not at all.** The entries of one append are all on the tape or none is, at every moment, also for readers beside
+/// - **Whole or not at all.** The entries of one append are all on the tape or none is, at every moment, also for readers alongside
 ///   the writer and after a crash of the process.
 /// - **In order, without gaps.** The maker of entries numbers them: the first is 1, or one more than the [`Position`] that the
 ///   tape continues from; each is one more than the entry before. An append that does not follow fails as [`TapeError::Gap`], and

@@ -1,6 +1,6 @@
 //! [`TapeError`]: the reasons why an operation on a tape or its store fails.
 //!
-//! A variant is a case that a caller may treat differently. Where its doc says that nothing was taken, changed or made, callers
+//! A variant is a case that a caller may treat differently. If its doc says that nothing was taken, changed or made, callers
 //! rely on that. Messages are for people. The runtime asks two questions of errors: [`TapeError::is_full`] (make room) and
 //! [`TapeError::is_for_good`] (stop trying). A new variant must be judged in both. An error is an answer, never a crash.
 
@@ -118,7 +118,7 @@ pub enum TapeError {
     /// the fork itself, is just being written.
     #[error("the tape store is busy: {waiting} appends wait for the disk")]
     Busy {
-        /// How many appends or other jobs wait; 1 where that is not known.
+        /// How many appends or other jobs wait; 1 if that is not known.
         waiting: usize,
     },
     /// The tapes in memory have reached their [`MemoryLimits`](crate::tape::MemoryLimits). Nothing was taken; the same may be tried

@@ -119,7 +119,7 @@ impl Store {
     ///
     /// [`TapeError::Missing`]; [`TapeError::Damaged`]: nothing is exported of a tape with a bad line; [`TapeError::Newer`];
     /// [`TapeError::TooDeep`]; [`TapeError::Changed`]; [`TapeError::Io`], also of `to`. Discard what was written: imports refuse a
-    /// part of a file, but the file may be whole where the session was deleted during the export.
+    /// part of a file, but the file may be whole if the session was deleted during the export.
     pub fn export(&self, session: &SessionId, spills: Spills, to: &mut dyn Write) -> Result<Exported, TapeError> {
         let failed = |error| TapeError::io("write", "the export")(error);
         let appends = self.appends(session)?;

@@ -118,7 +118,7 @@ impl TapeWriter for Tape {
     }
 
     fn give_back(self: Box<Self>, then: GivenBack) {
-        // `then` is called when the session is given back: in this handle's drop, or by the I/O thread behind what waits.
+        // `then` is called when the session is given back: in this handle's drop, or by the I/O thread after what waits.
         *self.log.then.lock() = Some(then);
     }
 }
@@ -197,7 +197,7 @@ impl State {
     }
 }
 
-/// Makes the first anchor of a session where there is none.
+/// Makes the first anchor of a session if there is none.
 pub(super) fn make_first_anchor(layout: &Layout, session: &SessionId, anchor: &str) -> Result<PathBuf, TapeError> {
     make_folder(&layout.anchors(session).join(anchor))?;
     let path = layout.entries(session, anchor);

@@ -51,7 +51,7 @@ const SPILL_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 pub struct Imported {
     /// Its id in this store.
     pub session: SessionId,
-    /// Its last entry: that of the file, or the `imported` entry behind it.
+    /// Its last entry: that of the file, or the `imported` entry after it.
     pub last: Seq,
     /// How many anchors it has.
     pub anchors: usize,
@@ -208,7 +208,7 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     if !begins || !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
         return Err(from.refuse("it has an anchor with an invalid name"));
     }
-    // An anchor without a line counts as not begun, and the anchors behind it would not be found.
+    // An anchor without a line counts as not begun, and the anchors after it would not be found.
     if header.anchors.iter().any(|anchor| anchor.lines == 0) {
         return Err(from.refuse("it has an anchor without a line"));
     }

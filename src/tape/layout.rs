@@ -227,7 +227,7 @@ pub(super) fn make_folder(path: &Path) -> Result<(), TapeError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(TapeError::io("make", path))
 }
 
-/// The folder that a path is in, also where it has one name alone.
+/// The folder that a path is in, also if it has one name alone.
 pub(super) fn folder_above(path: &Path) -> Option<&Path> {
     path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above })
 }

@@ -135,7 +135,7 @@ impl Chain {
     }
 }
 
-/// Encodes one append as lines, and moves the chain behind them. On an error the chain stays where it was.
+/// Encodes one append as lines, and moves the chain after them. On an error the chain stays where it was.
 ///
 /// Line breaks inside of `data` (which JSON allows between its tokens) become spaces.
 pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u8>, TapeError> {
@@ -268,7 +268,7 @@ pub(crate) struct Decoded {
     pub(super) more: Vec<usize>,
     /// The entry, and its sum, that the first line continues from.
     pub(super) began: (Seq, Sum),
-    /// The place behind the last sound entry.
+    /// The place after the last sound entry.
     pub(crate) chain: Chain,
     /// The length of the sound lines, in bytes.
     pub(crate) good_bytes: usize,
@@ -294,7 +294,7 @@ pub(crate) enum Rest {
         line: usize,
         what: String,
     },
-    /// A bad line with further lines behind it.
+    /// A bad line with further lines after it.
     Bad {
         /// The bad line, from 1.
         line: usize,
@@ -321,7 +321,7 @@ pub(super) fn decode_known_lines(chain: &Chain, bytes: &[u8]) -> (Decoded, Optio
         good_bytes: 0,
         rest: Rest::Nothing,
     };
-    // The end of the last whole append: the result falls back to it when the append behind it is torn or bad.
+    // The end of the last whole append: the result falls back to it when the append after it is torn or bad.
     let mut whole = (0, good.chain.clone(), 0);
     let (mut pending, mut newer) = (None, None);
     while good.good_bytes < bytes.len() {

@@ -2,7 +2,7 @@
 //! a crash cut off), or alongside their writer.
 //!
 //! Repair keeps every byte: a torn tail is copied to `entries.torn-NNN` and synced before it is cut off, and a later anchor without
-//! a sound line is set aside as a folder. A file with a bad line that has lines behind it is left as it is, and the tape can then
+//! a sound line is set aside as a folder. A file with a bad line that has lines after it is left as it is, and the tape can then
 //! only be read ([`Damage`]).
 //!
 //! A change must keep: only [`open_to_write`] changes files, and its caller must have the session's claim; all other functions
@@ -272,14 +272,14 @@ pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
     Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
-/// The seq of the first line of a file, where there is one.
+/// The seq of the first line of a file, if there is one.
 pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
     let line = first_line(path)?;
     Ok(line.and_then(|line| head_seq(&line).or_else(|| glance(&line).map(|first| first.seq))))
 }
 
 /// The last whole line of a file that can be read, looking back from its end. No more than the length of one line is held in
-/// memory, however long the torn tail behind the line is. No checksum is checked.
+/// memory, however long the torn tail after the line is. No checksum is checked.
 pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);

@@ -65,7 +65,7 @@ fn place_before(file: &File, seq: Seq) -> io::Result<u64> {
     Ok(from)
 }
 
-/// The first line that begins behind `from` and before `to`, and its seq where it says one.
+/// The first line that begins after `from` and before `to`, and its seq where it says one.
 fn next_line(file: &File, from: u64, to: u64) -> io::Result<Option<(u64, Option<Seq>)>> {
     let mut lines = BufReader::new(file);
     lines.seek(SeekFrom::Start(from))?;

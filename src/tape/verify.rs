@@ -27,7 +27,7 @@ pub struct Finding {
     pub session: SessionId,
     /// The file with the flaw.
     pub file: PathBuf,
-    /// The line in that file, from 1; also 1 where the file as a whole has the flaw.
+    /// The line in that file, from 1; also 1 if the file as a whole has the flaw.
     pub line: usize,
     /// The kind of flaw.
     pub flaw: Flaw,
@@ -41,7 +41,7 @@ pub enum Flaw {
     /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; next to a live writer it may
     /// be an append that is being written.
     Torn,
-    /// A line is bad, and it is not the unfinished end of the newest file. The lines of its file behind it are not read.
+    /// A line is bad, and it is not the unfinished end of the newest file. The lines of its file after it are not read.
     Bad,
     /// A file does not continue its predecessor: lines at the end of the earlier file, or whole files, are missing. Of a fork:
     /// the parent cannot be read up to the entry at which the fork begins.
@@ -134,7 +134,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`TapeError::Io`], where the folder of the sessions cannot be read.
+    /// [`TapeError::Io`] if the folder of the sessions cannot be read.
     pub fn verify_all(&self) -> Result<Vec<Finding>, TapeError> {
         let mut findings = Vec::new();
         let (sessions, others) = self.layout().session_folders()?;

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::words::ids::{Seq, SessionId};
 
-/// A number behind every entry: "to the end".
+/// A number after every entry: "to the end".
 pub(super) const END: Seq = Seq(u64::MAX);
 
 /// [`TapeError::Missing`] for a session that was deleted and is kept for its forks.

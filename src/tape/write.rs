@@ -80,7 +80,7 @@ impl Writer {
 
     /// Works on some jobs of the queue's head and [finishes](Writer::finish) them. A [`What::Release`] comes alone.
     pub(super) fn work(&self, jobs: &[Arc<Job>]) {
-        // Marks first: the appends of this group may have been queued behind them. A mark before its time does no harm.
+        // Marks first: the appends of this group may have been queued after them. A mark before its time does no harm.
         for job in jobs {
             if let What::Mark = job.what {
                 let _began = self.files.in_thread();

@@ -43,7 +43,7 @@ pub enum ShellPart {
     },
     /// A simple command, which a rule must allow.
     Command {
-        /// The command with its unknown parts, where it has any: the pattern of the access shows `…` for them.
+        /// The command with its unknown parts, if it has any: the pattern of the access shows `…` for them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unknown: Option<UnknownWords>,
         /// The files that it reads by name, where it is a program whose words are known to name files; `None` for every other
@@ -56,7 +56,7 @@ pub enum ShellPart {
     },
     /// A wrapper, or another name of a command: it counts only where a rule is about it.
     Also {
-        /// The command with its unknown parts, where it has any.
+        /// The command with its unknown parts, if it has any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unknown: Option<UnknownWords>,
     },
@@ -91,7 +91,7 @@ pub struct UnknownWords {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReadPath {
-    /// The path, with U+0001 for any text and U+0002 for names of files where the command may read files that it does not name.
+    /// The path, with U+0001 for any text and U+0002 for names of files if the command may read files that it does not name.
     pub path: String,
     /// Whether it leads out of the workspace, so that the permission `external_directory` is needed too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

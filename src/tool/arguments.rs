@@ -1,6 +1,6 @@
 //! Reads the arguments of a call into a tool's own type, and makes the schema that models are shown of the type.
 //!
-//! Some models write numbers and flags as strings. Where a field wants a number or a flag and the string holds one, the string is
+//! Some models write numbers and flags as strings. If a field wants a number or a flag and the string holds one, the string is
 //! taken as that value, and a [`Repair`] reports it. A whole number with a point (`10.0`) is taken as that number, without a
 //! report. Neither is done inside of a list or an enum. Every other value of a wrong type is an error that names the field, the
 //! expected type and the given value.
@@ -47,7 +47,7 @@ const GIVEN_CHARS_MAX: usize = 100;
 
 /// Reads a tool's arguments into its own type, with an error that names the field.
 ///
-/// A string that holds a number or a flag is taken as one where the field wants one: [`parse_arguments_with_repairs`] reports it.
+/// A string that holds a number or a flag is accepted as one if the field wants one: [`parse_arguments_with_repairs`] reports it.
 pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
     parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
 }
@@ -93,7 +93,7 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// A deserializer of a value that takes a string as a number or a flag where the field wants one.
+/// A deserializer of a value that takes a string as a number or a flag if the field wants one.
 struct Lenient<'r> {
     value: Value,
     field: String,

@@ -59,7 +59,7 @@ impl ChangeLog {
         self.change(|changes| changes.unlisted = Some(why.into()));
     }
 
-    /// Reports all changes, in place of everything that was reported before.
+    /// Reports all changes, replacing everything that was reported before.
     pub fn put(&self, all: Changes) {
         self.change(|changes| *changes = all);
     }

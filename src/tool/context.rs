@@ -230,7 +230,7 @@ impl fmt::Debug for SessionRef {
 pub struct Held {
     /// The files that it may write, as absolute paths; links in them are not resolved yet.
     pub writes: Vec<PathBuf>,
-    /// Whether the rules let it read some of the workspace only. Where they do not, all of it may be read.
+    /// Whether the rules let it read only some of the workspace. If not, all of it may be read.
     pub keeps_reads: bool,
     /// Whether it is known to read nothing that has no path, so that the history of a repository may be there for it although
     /// some files may not be read.

@@ -83,7 +83,7 @@ impl CallFacts {
 }
 
 impl Toolbox {
-    /// The facts about a call of the tool `name` with this input. Runs the tool's own code, which may hang. Where that code panics,
+    /// The facts about a call of the tool `name` with this input. Runs the tool's own code, which may hang. If that code panics,
     /// the facts say that the call cannot run.
     ///
     /// The arguments are the model's, and the code may be the host's. A panic must cost this call and not the session, because the
@@ -140,7 +140,7 @@ fn hashed(tool: &str, said: &str) -> String {
 }
 
 /// A value as JSON text, with the fields of each object in the order of their names: equal values give equal texts, however they
-/// were written. A map of `serde_json` is sorted already, unless a crate beside this one switches that off.
+/// were written. A map of `serde_json` is sorted already, unless another crate switches that off.
 pub(super) fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {

@@ -20,7 +20,7 @@ pub(crate) enum Mode {
     Own,
 }
 
-/// The new agent: its name, and the file of its plan where it has one.
+/// The new agent: its name, and the file of its plan if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entered {
     pub(crate) agent: String,

@@ -11,7 +11,7 @@
 
 use serde_json::{Map, Value};
 
-/// How much of the arguments is read, in bytes. The text behind it is not shown.
+/// How much of the arguments is read, in bytes. The text after it is not shown.
 pub const PARTIAL_JSON_BYTES_MAX: usize = 1024 * 1024;
 
 /// The arguments as far as they are known.

@@ -119,7 +119,7 @@ pub struct Truncation {
 impl Truncation {
     /// Corrects the totals of a text whose beginning was lost before the cut, such as the tail of a rolling buffer.
     ///
-    /// Where less is left than there was and no limit has cut the text, it counts as cut by its bytes.
+    /// If less is left than there was and no limit has cut the text, it counts as cut by its bytes.
     #[must_use]
     pub fn with_totals(mut self, total_lines: usize, total_bytes: usize) -> Truncation {
         (self.total_lines, self.total_bytes) = (total_lines, total_bytes);
@@ -173,7 +173,7 @@ pub fn format_bytes(bytes: usize) -> String {
 
 /// Keeps whole lines from the beginning, never a part of one.
 ///
-/// Where the first line alone is over the limit, nothing is left and `first_line_exceeds_limit` is true.
+/// If the first line alone is over the limit, nothing is left and `first_line_exceeds_limit` is true.
 #[must_use]
 pub fn head(text: &str, limits: Limits) -> Truncation {
     // The latest place where the text may end, by each limit. The line feed after the last kept line is not kept.

@@ -201,7 +201,7 @@ where
     })
 }
 
-/// A tool that was made from a closure. Its setters say what else the runtime must know of it; where a setter is not used, the
+/// A tool that was made from a closure. Its setters say what else the runtime must know of it; if a setter is not used, the
 /// default of the method of the same name of [`Tool`] holds. ([`TypedTool::permissions`] names the one exception.)
 ///
 /// ```

@@ -240,7 +240,7 @@ impl Bash {
         result
     }
 
-    /// Runs the command in a folder, confined to `room` (what the sandbox lets this call reach) where there is one.
+    /// Runs the command in a folder, confined to `room` (what the sandbox lets this call reach) if there is one.
     async fn run_in(
         &self,
         folder: Folder,

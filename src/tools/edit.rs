@@ -156,7 +156,7 @@ fn change(arguments: &Edit) -> Result<Change<'_>, ToolResult> {
     }
 }
 
-/// The content of the file, and its encoding; an error where it cannot be edited, or the session has not seen it as it is.
+/// The content of the file, and its encoding; an error if it cannot be edited, or the session has not seen it as it is.
 fn read(call: &Call, place: &WorkspacePath) -> Result<(Vec<u8>, FileInfo, Option<Charset>), ToolResult> {
     let (before, info) = call.workspace.read(place, FILE_BYTES_MAX).map_err(read_failure)?;
     let charset = encoding(&before, call, place)?;

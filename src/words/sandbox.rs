@@ -36,11 +36,11 @@ impl Network {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SandboxTerms {
-    /// Whether no command runs where the sandbox cannot be held.
+    /// Whether no command runs if the sandbox cannot be enforced.
     pub required: bool,
     /// Which sockets commands may make.
     pub network: Network,
-    /// What they may read beside the usual paths.
+    /// What they may read besides the usual paths.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub read: BTreeSet<String>,
     /// What they may write next to the workspace and the usual paths.

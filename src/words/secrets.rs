@@ -34,7 +34,7 @@ pub(crate) fn redacted(wanted: &Arc<Wanted>, text: &[u8]) -> (Vec<u8>, Vec<Strin
     (out, taken)
 }
 
-/// The mark that `new` has more often than `old`, where there is one.
+/// The mark that `new` has more often than `old`, if there is one.
 #[cfg(any(test, all(unix, feature = "tools")))]
 pub(crate) fn new_mark(old: &str, new: &str) -> Option<String> {
     let marks = |text: &str| {

@@ -75,7 +75,7 @@ impl Names {
     }
 }
 
-/// The front matter of a Markdown text and the body behind it. A text that does not begin with `---` is all body.
+/// The front matter of a Markdown text and the body after it. A text that does not begin with `---` is all body.
 ///
 /// People write `description: Use this when: …` without quotes, and other programs take it; so for their files a value with a
 /// colon in it, or one that begins like a YAML form and is not one (`argument-hint: [a] [b]`), is read as a text if the YAML

@@ -124,7 +124,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
             *last = marked(last);
         }
     }
-    // The reminder comes behind the marks, because it belongs to this request only.
+    // The reminder comes after the marks, because it belongs to this request only.
     if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
         add(&mut messages, "user", text(reminder));
     }

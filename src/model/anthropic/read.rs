@@ -155,7 +155,7 @@ impl MessagesReading {
     }
 }
 
-/// Puts the signature of a thought beside it. Where the server wants thoughts back without one, the mark says whose thought it is.
+/// Puts the signature of a thought next to it. If the server wants thoughts back without one, the mark says whose thought it is.
 fn sign(block: Block, draft: &mut Draft<'_>) {
     let Block::Thinking { place, signature } = block else { return };
     let value = match signature.as_str() {

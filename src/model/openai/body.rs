@@ -126,7 +126,7 @@ fn tool_message(call: &CallId, content: &str) -> Value {
 /// Separates the two halves of a result's fragment. Compact JSON has no such byte: inside of a text it is escaped.
 const FILES_FOLLOW: u8 = b'\n';
 
-/// The fragment of a result: its tool message, and behind it the parts of its images, where it has any. An item keeps one fragment,
+/// The fragment of a result: its tool message, and after it the parts of its images, if it has any. An item keeps one fragment,
 /// so both are in it.
 fn result_fragment(result: &ToolResultItem, takes: Takes) -> Bytes {
     let attachments: Vec<Piece<'_>> = result.attachments.iter().map(|file| file_piece(file, takes)).collect();

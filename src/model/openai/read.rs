@@ -118,7 +118,7 @@ impl Wire for ChatReading {
             }
         }
         if !self.details.is_empty() {
-            // Kept with the newest thought, or with an empty one where no thought was shown.
+            // Kept with the newest thought, or with an empty one if no thought was shown.
             let details = Some(draft.endpoint.extra(json!({ "reasoning_details": self.details })));
             let newest = draft.assembly.parts.iter_mut().rev().find_map(|part| match part {
                 AnswerPart::Reasoning { extra, .. } => Some(extra),
@@ -229,7 +229,7 @@ fn read_finish(reason: &str, draft: &Draft<'_>) -> Result<Finish, ModelError> {
     })
 }
 
-/// The text of a field; an empty one where it has none.
+/// The text of a field; an empty one if it has none.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

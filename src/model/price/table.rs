@@ -136,7 +136,7 @@ pub const PRICES: &[KnownPrice] = &[
 
 /// What that model costs at that provider; `None` if it is not known.
 ///
-/// A name is that of the table, or the same with `-latest` or a date behind it: a hyphen, and 4, 6 or 8 digits that hyphens may
+/// A name is that of the table, or the same with `-latest` or a date after it: a hyphen, and 4, 6 or 8 digits that hyphens may
 /// part. Nothing else is taken for it: `gpt-5-pro` is not `gpt-5`.
 #[must_use]
 pub fn known_price(provider: &str, model: &str) -> Option<Price> {

@@ -30,7 +30,7 @@ pub struct SessionQuery {
     pub agent: Option<String>,
     /// Only sessions that have all of these labels.
     pub labels: Labels,
-    /// Only sessions with this status. Deleted sessions are listed only where this asks for them.
+    /// Only sessions with this status. Deleted sessions are listed only if this asks for them.
     pub status: Option<SessionStatus>,
     /// The most sessions of the page: 1 to 200; 20 by default.
     pub limit: usize,
@@ -95,8 +95,8 @@ impl SessionQuery {
 /// Where a page ended. Its text form (`Display`, `FromStr`) can be handed to a client and taken back.
 ///
 /// The last page is reached when [`SessionPage::next`](crate::ops::listing::SessionPage::next) is `None`. If its `behind` is
-/// [`Behind::No`](crate::tape::Behind::No), every session that there was at the first page was on one of the pages, also where the
-/// index had not read all of them by then: what the index brings in during the walk comes behind the rest, newest first again. Two
+/// [`Behind::No`](crate::tape::Behind::No), every session that there was at the first page was on one of the pages, also if the
+/// index had not read all of them by then: what the index brings in during the walk comes after the rest, newest first again. Two
 /// things may happen to a session that is used between two pages. It moves to the first page, so the following ones may miss it. Or
 /// it is shown once more, as it is by then, if the index was behind when the walk began.
 #[derive(Clone, Debug, PartialEq, Eq)]

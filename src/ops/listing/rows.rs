@@ -1,6 +1,6 @@
 //! Makes a page of the session list from the rows of the index.
 //!
-//! The rows are first brought up to date, for at most as long as the query waits. Where the index cannot be used or made, the
+//! The rows are first brought up to date, for at most as long as the query waits. If the index cannot be used or made, the
 //! answer is `None`, and the caller reads the tapes. Rows are read in pieces of 64.
 //!
 //! A change must keep this: only a damaged index is rebuilt, and only once for a query; a busy index, or one without room on the

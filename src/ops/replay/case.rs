@@ -116,7 +116,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Checked, CheckError> {
 }
 
 /// Writes the tape of a session as a test: one new file, readable by its owner alone, because it holds the whole conversation.
-/// Where writing fails, no file is left.
+/// If writing fails, no file is left.
 ///
 /// # Errors
 /// [`CheckError::Replay`] if the tape cannot be read; [`CheckError::Io`] if the file exists already or cannot be made.

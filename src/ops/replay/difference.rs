@@ -19,7 +19,7 @@ const SHOWN_BYTES_MAX: usize = 160;
 /// How much is shown before the first character that differs, in bytes.
 const BEFORE_BYTES: usize = 40;
 
-/// The fields of an entry beside its data.
+/// The fields of an entry besides its data.
 const HEADS: [&str; 6] = ["seq", "ticket", "turn", "step", "cause", "time"];
 /// Fields of the data that explain a difference best, above all of a request. They are compared before the other fields.
 const TELLING: [&str; 4] = ["model", "system", "tools", "items"];
@@ -33,9 +33,9 @@ pub struct Difference {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// The kind of the recorded entry; of the new entry where the tape has none.
+    /// The kind of the recorded entry; of the new entry if the tape has none.
     pub kind: String,
-    /// The field, such as `ticket` or `data.system`. Empty where a whole entry is missing or one too many.
+    /// The field, such as `ticket` or `data.system`. Empty if a whole entry is missing or one too many.
     pub path: String,
     /// The recorded value, cut short; `None` if the tape has none.
     pub recorded: Option<String>,
@@ -87,7 +87,7 @@ pub(super) fn first(append: &Append, decided: &[kernel::Entry], with_inputs: boo
             keep_name(&was, &mut is);
             [was, is]
         })?;
-        // Where the tape has nothing, the line after the last of the append is the place.
+        // If the tape has nothing, the line after the last of the append is the place.
         let (file, line, entry) = (append.file.clone(), append.line + n, was.or(is)?);
         Some(Difference { seq: entry.seq, file, line, kind: entry.kind.clone(), path, recorded, replayed })
     })

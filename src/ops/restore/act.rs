@@ -133,7 +133,7 @@ impl One<'_> {
         Ok(change)
     }
 
-    /// Notes a change, then makes it. Where the change fails, notes that it was not made.
+    /// Notes a change, then makes it. If the change fails, notes that it was not made.
     fn noted<T>(&self, change: &FileChange, make: impl FnOnce() -> Result<T, WorkspaceError>) -> Result<T, String> {
         self.note(change, false);
         make().map_err(|error| {

@@ -1,4 +1,4 @@
-//! Finds, in the entries of a tape and in the notes beside it, what a session did to files. A note is written before a file is
+//! Finds, in the entries of a tape and in the notes next to it, what a session did to files. A note is written before a file is
 //! changed, so it names the changes of a call that a crash cut off. Functions of values: the caller reads the tape and the notes.
 //!
 //! The result lists the changes of files after a given entry, in order. A change that a crash may have cut off is marked as
@@ -34,7 +34,7 @@ pub(super) struct History {
     pub(super) changes: Vec<Made>,
     /// Calls that ran without saying what they change, one line each.
     pub(super) silent: Vec<String>,
-    /// The forks that were merged into the session. Their old contents are kept beside their own tapes.
+    /// The forks that were merged into the session. Their old contents are kept next to their own tapes.
     pub(super) merged: Vec<SessionId>,
 }
 

@@ -39,7 +39,7 @@ pub struct FilePlan {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PlannedFile {
-    /// Its path: relative to the workspace, or absolute where it is outside.
+    /// Its path: relative to the workspace, or absolute if it is outside.
     pub path: String,
     /// What would be done.
     pub step: Step,

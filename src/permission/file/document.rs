@@ -147,7 +147,7 @@ const RULES_DEPTH_MAX: usize = 4;
 #[cfg(feature = "agent-files")]
 const DEPTH_MAX: usize = 16;
 
-/// Reads one JSON value, also with the comments and the commas behind a last item that people write.
+/// Reads one JSON value, also with the comments and the commas after a last item that people write.
 #[cfg(feature = "agent-files")]
 pub(crate) fn json_with_comments(text: &str) -> Result<Node, Fault> {
     let options = ParseOptions { allow_comments: true, allow_trailing_commas: true, ..JSON };

@@ -47,7 +47,7 @@ const UNSEEN: &[&str] = &[
     "unset",
 ];
 
-/// Words of the syntax. Where the grammar takes one for a command, it has read another command than bash does.
+/// Words of the syntax. If the grammar takes one for a command, it has read another command than bash does.
 const RESERVED: &[&str] = &[
     "!", "[[", "]]", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select",
     "then", "until", "while", "{", "}",
@@ -195,7 +195,7 @@ impl Scan {
     }
 }
 
-/// The name of a command: its path, where that is not a usual place for programs, and the name without folder.
+/// The name of a command: its path, if that is not a usual place for programs, and the name without folder.
 pub(super) fn named(name: &Arg) -> Result<(Option<&str>, &str), Unclear> {
     if name.is_unknown() {
         return unclear("the name of a command is not known before it runs");
@@ -245,7 +245,7 @@ fn read(args: &[Arg]) -> Result<(), Unclear> {
 }
 
 /// Whether the words of a `[` test are read as they are written. A value could be the operator `-v`, which evaluates an index in
-/// the next word, so what is not known has an operator behind it, or nothing.
+/// the next word, so what is not known has an operator after it, or nothing.
 pub(super) fn tests_as_written(words: &[Arg]) -> bool {
     let is_operator = |word: &Arg| {
         matches!(

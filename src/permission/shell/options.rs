@@ -63,7 +63,7 @@ const RUNS: &[Runs] = &[
     ("zip", "T", &["unzip-command"]),
 ];
 
-/// Programs that read more options from a file that is named behind a `@`.
+/// Programs that read more options from a file that is named after a `@`.
 const READ_OPTIONS: &[&str] = &["c++", "cc", "clang", "clang++", "g++", "gcc", "java"];
 
 /// Options that always take the next word as their value: the program (of git, also its command).

@@ -28,7 +28,7 @@ const BASH: &str = "bash";
 /// certainty becomes one access, which no pattern about `bash` allows: only a rule with exactly its text, or one about
 /// `unclear_bash`.
 ///
-/// Sessions do this with what tools say. Takes up to some hundred microseconds for each KiB of a command, and nothing where there
+/// Sessions do this with what tools say. Takes up to some hundred microseconds for each KiB of a command, and nothing if there
 /// is none. Never panics. Without the feature `shell-policy` no command can be read.
 ///
 /// ```

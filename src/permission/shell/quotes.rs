@@ -2,7 +2,7 @@
 //!
 //! A rule, a grant and a person see a command as one text. Joined with blanks alone, `touch 'rm -rf x'` and `touch rm -rf x` would be
 //! the same. So a word with a blank, a quote or another ambiguous character is put in quotes, as a shell would read it: in single
-//! ones, or as `$'…'` where it has control characters. The unknown parts of a word ([`ANY`], [`GLOB`]) are left as they are.
+//! ones, or as `$'…'` if it has control characters. The unknown parts of a word ([`ANY`], [`GLOB`]) are left as they are.
 //!
 //! A change must keep that two lists of words never have the same text, and that [`words_of`] returns the words of each text.
 //! Quotes must not evade a rule that denies or asks: match it against [`joined`] too.

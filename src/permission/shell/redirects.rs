@@ -19,7 +19,7 @@ use crate::permission::shell::{
 };
 
 impl Reader<'_> {
-    /// A redirect of a file. Words behind its target go to `behind`, where there is a command that takes them.
+    /// A redirect of a file. Words behind its target go to `behind`, if there is a command that takes them.
     pub(super) fn redirect(&mut self, node: Node<'_>, behind: Option<&mut Vec<Arg>>) -> Result<(), Unclear> {
         self.descriptor(node)?;
         let mut operator = "";
@@ -44,7 +44,7 @@ impl Reader<'_> {
             let Some((kind, target, written)) = words.next() else {
                 return unclear("it has a redirect without a target");
             };
-            // Bash expands the word behind these twice: a quoted `$(…)` would run.
+            // Bash expands the word after these twice: a quoted `$(…)` would run.
             let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+,:@%".contains(c);
             if matches!(operator, ">&" | "<&") && !written.chars().all(plain) {
                 return unclear("it has a redirect whose word bash expands twice");
@@ -169,7 +169,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a redirect behind this text has the name of a variable before it: bash sets `{name}` to the number of a descriptor.
+/// Whether a redirect after this text has the name of a variable before it: bash sets `{name}` to the number of a descriptor.
 fn names_a_variable(before: &str) -> bool {
     let Some((start, name)) = before.strip_suffix('}').and_then(|rest| rest.rsplit_once('{')) else { return false };
     let starts = start.chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()<>".contains(c));

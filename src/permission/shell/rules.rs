@@ -5,10 +5,10 @@
 //! `*` takes it, and perhaps if some value of it would; a stricter rule that perhaps matches leads to a question.
 //!
 //! A command that its tool can run confined by the kernel has two permissions, `bash` and `confined_bash`: a rule about either of
-//! them is about it. Where a rule about `confined_bash` alone allows it, it runs confined, and what it reads by name is judged as
+//! them is about it. If a rule about `confined_bash` alone allows it, it runs confined, and what it reads by name is judged as
 //! reads; what it reads without a name is the kernel's to refuse. A command that cannot be read has the permissions `bash`,
 //! `unclear_bash` and, where it can run confined, `confined_bash`; only a rule that names one of the last two allows it by a
-//! pattern. A rule with exactly its text allows it where the text has plain characters only.
+//! pattern. A rule with exactly its text allows it if the text has plain characters only.
 //!
 //! A change must not let a rule allow a part that it would not allow for every value.
 

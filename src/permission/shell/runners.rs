@@ -4,7 +4,7 @@
 //! checked for the rules that deny or ask: each tail of them, and each text in one of them. If that cannot be read, or is not in
 //! a shell's language, something unknown may run, which counts for each rule that names a command.
 //!
-//! The lists are a courtesy: a program that is missing on them runs what it wants unseen, beside a rule that allows it.
+//! The lists are a courtesy: a program that is missing on them runs what it wants unseen, alongside a rule that allows it.
 
 use crate::permission::shell::{ANY, Arg, Role, Simple, Unclear, commands, scan::Scan};
 

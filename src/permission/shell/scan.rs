@@ -93,7 +93,7 @@ impl Scan {
         unclear(why)
     }
 
-    /// Counts steps of work. Where too many were taken, or something was lost before, the walk ends.
+    /// Counts steps of work. If too many were taken, or something was lost before, the walk ends.
     pub(super) fn take(&mut self, steps: usize) -> Result<(), Unclear> {
         if let Some(why) = &self.lost {
             return unclear(why.clone());

@@ -1,7 +1,7 @@
 //! Reads a shell with the text that it runs (`-c`), as far as that shell reads the text as bash does.
 //!
 //! The grammar here is that of bash. Other shells read some texts otherwise: for dash `$'…'` is a `$` and a string, `[[ a > f ]]` a
-//! command that writes a file, and `a &> f` two commands. So a text for another shell is judged where it has nothing but what all
+//! command that writes a file, and `a &> f` two commands. So a text for another shell is judged if it has nothing but what all
 //! shells read alike, and unclear otherwise. A shell that is given no text and no script reads its commands from where no rule sees
 //! them (a pipe, a heredoc, a string), so it is unclear too.
 
@@ -108,7 +108,7 @@ const WORDS_APART: &[&str] = &[
     "while",
 ];
 
-/// The kin of the shell of a name. A version behind the name makes no other shell.
+/// The kin of the shell of a name. A version after the name makes no other shell.
 pub(super) fn named(name: &str) -> Option<Kin> {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     SHELLS.iter().find(|(shell, _)| *shell == bare).map(|(_, kin)| *kin)

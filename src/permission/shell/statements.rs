@@ -126,7 +126,7 @@ impl<'s> Reader<'s> {
             match child.kind() {
                 "variable_assignment" => self.assigned(child, variables::may_be_given)?,
                 "file_redirect" => {
-                    // The grammar takes words behind the target for more targets; bash takes them for the command.
+                    // The grammar takes words after the target for more targets; bash takes them for the command.
                     self.redirect(child, Some(&mut words))?;
                     last_was_word = true;
                 }
@@ -152,7 +152,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// A statement with redirects behind it.
+    /// A statement with redirects after it.
     fn redirected(&mut self, node: Node<'_>) -> Result<(), Unclear> {
         let children = self.source.children(node)?;
         if children.iter().skip(1).any(|(before, _)| *before == Gap::Line) {

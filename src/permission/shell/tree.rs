@@ -60,7 +60,7 @@ fn hides(c: char) -> bool {
 pub(super) enum Gap {
     /// Nothing.
     None,
-    /// Blanks, and line breaks behind a backslash.
+    /// Blanks, and line breaks after a backslash.
     Blank,
     /// Blanks and line breaks.
     Line,
@@ -80,7 +80,7 @@ pub(super) fn gap(between: &str) -> Result<Gap, Unclear> {
     })
 }
 
-/// A command's text beside its tree.
+/// A command's text next to its tree.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'s>(pub(super) &'s str);
 

@@ -1,7 +1,7 @@
 //! Says which variables a command may set without changing what other programs do.
 //!
 //! Many programs run what a variable names (`PAGER`, `GIT_SSH_COMMAND`, `NODE_OPTIONS`, `RUSTC_WRAPPER`), and no list of these is
-//! ever complete. So a variable is judged harmless by name, or it makes the command unclear: it is on the list, or (where it is not
+//! ever complete. So a variable is judged harmless by name, or it makes the command unclear: it is on the list, or (if it is not
 //! given to one program) its name has small letters only, as the shell's own variables have by custom. A change must not list a
 //! variable whose value a program runs, loads or takes options from.
 

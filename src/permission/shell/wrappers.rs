@@ -7,7 +7,7 @@
 
 use crate::permission::shell::{ANY, Arg, GLOB, Role, Simple, Unclear, scan::Scan, unclear, variables};
 
-/// A program that runs the command behind its own options.
+/// A program that runs the command after its own options.
 pub(super) struct Wrapper {
     name: &'static str,
     /// Options of one letter without a value, and with one.
@@ -145,7 +145,7 @@ impl Wrapper {
             }
             at += 1;
         }
-        // With both options, some versions put the words behind the command, in place of the mark or beside it.
+        // With both options, some versions put the words after the command, in place of the mark or next to it.
         if replaced.as_ref().is_some_and(|mark| counted || mark.contains([ANY, GLOB])) {
             return unclear(format!("where {} puts its words is not known before it runs", self.name));
         }

@@ -16,11 +16,11 @@ use crate::{
     words::message::NOT_THE_USER,
 };
 
-/// The most bytes that the child is shown of one file, and the bytes of text behind which no more of files is shown.
+/// The most bytes that the child is shown of one file, and the bytes of text after which no more of files is shown.
 const FILE_BYTES_MAX: usize = 16 * 1_024;
 const ALL_BYTES_MAX: usize = 64 * 1_024;
 
-/// The text for a part behind the question: names, and the beginnings of files. Empty without references. The error is words for the giver of
+/// The text for a part after the question: names, and the beginnings of files. Empty without references. The error is words for the giver of
 /// the request.
 pub(super) fn told(workspace: &str, refs: &[ContextRef], may: &May) -> Result<String, String> {
     let mut text = String::new();

@@ -29,7 +29,7 @@ pub(super) async fn of(child: &Child) -> Result<TaskResult, SendError> {
     });
     let took =
         about.last().zip(about.first()).map_or_else(Default::default, |(last, first)| last.time.since(first.time));
-    // A child that was never made, or is damaged, has nothing to tell beside its DOWN.
+    // A child that was never made, or is damaged, has nothing to tell besides its DOWN.
     let entries = child.session().entries().await.unwrap_or_default();
     let prompt = order.as_ref().map(|order| order.prompt.id.clone());
     let work = Work::of(&entries, prompt.as_ref());

@@ -31,7 +31,7 @@ pub struct RollbackPlan {
 }
 
 impl Session {
-    /// Shows what a rollback would do to the conversation and to the files that calls changed behind the point: a plan with a diff.
+    /// Shows what a rollback would do to the conversation and to the files that calls changed after the point: a plan with a diff.
     /// Changes nothing.
     ///
     /// # Errors

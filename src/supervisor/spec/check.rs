@@ -77,7 +77,7 @@ pub enum BadSpec {
     /// A dynamic supervisor with an auto-shutdown: the children of a dynamic supervisor cannot be significant.
     #[error("a dynamic supervisor cannot shut down with its significant children")]
     AutoShutdownOfDynamic,
-    /// A group intensity or a time to unpark, where no child is parked after crashes.
+    /// A group intensity or a time to unpark, if no child is parked after crashes.
     #[error("a group intensity and a time to unpark apply only if exhausted children are parked")]
     NothingParks,
     /// A live change from ordered to dynamic, or back.

@@ -4,7 +4,7 @@
 //! decides) sees of a child's spec.
 //!
 //! A change must keep `workers` complete: a next incarnation waits until these tasks are gone (up to their limit, if they have
-//! one). A child that starts tasks beside its actor must put them there, or a second copy runs beside the first.
+//! one). A child that starts tasks besides its actor must put them there, or a second copy runs alongside the first.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::supervisor::{
     spec::{BadSpec, ChildId, ChildKind, Restart, Shutdown, SupervisorSpec},
 };
 
-/// The part of a child's spec that the planner decides by; beside the id it knows nothing else of the spec.
+/// The part of a child's spec that the planner decides by; besides the id it knows nothing else of the spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Policy {
     pub(crate) restart: Restart,
@@ -117,7 +117,7 @@ impl ChildSpec {
         let tasks = TaskTracker::new();
         let tasks_of_start = tasks.clone();
         let mut spec = ChildSpec::behaviour(id, "host", move || HostTask::new(begin.clone(), tasks_of_start.clone()));
-        // The task is the child: no second task runs beside it, however long the first one takes to end.
+        // The task is the child: no second task runs alongside it, however long the first one takes to end.
         spec.workers = Some(Workers { tasks, wait: None });
         spec
     }

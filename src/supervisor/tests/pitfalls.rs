@@ -324,7 +324,7 @@ async fn what_is_left_deep_in_a_tree_is_named_by_the_root() {
     stuck.release.send(()).unwrap();
 }
 
-/// Invariant 1, one level up: a supervisor that gives up beside a child that does not end comes back when that has ended.
+/// Invariant 1, one level up: a supervisor that gives up next to a child that does not end comes back when that has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn invariant_01_a_supervisor_is_not_started_again_beside_what_it_left_behind() {
     let stuck = stuck();

@@ -1,8 +1,8 @@
 //! Copies the commit log of a dead owner into the session files, and reads the records of a log. The log (`tape/commit.rs`) is
 //! where appends of many sessions are synced together; this is not the replay of decisions. The functions block on the disk.
 //!
-//! A log is one file that is begun again at its start whenever it is full, so that behind its records there may be some of an
-//! earlier use. A record therefore counts only if the checksum behind it continues the chain that starts at the log's header, and
+//! A log is one file that is begun again at its start whenever it is full, so that after its records there may be some of an
+//! earlier use. A record therefore counts only if the checksum after it continues the chain that starts at the log's header, and
 //! reading stops at the first record that does not.
 //!
 //! [`replay`] writes a session only if its claim still names the dead owner, because another owner may have written the session
@@ -102,7 +102,7 @@ pub(super) fn replay_file(
     records: &[Placed<'_>],
     open: impl FnOnce() -> Result<File, TapeError>,
 ) -> Result<(), TapeError> {
-    // A later record at the same or a smaller offset replaces the records behind that offset: those appends had failed.
+    // A later record at the same or a smaller offset replaces the records after that offset: those appends had failed.
     let mut live: Vec<&Placed<'_>> = Vec::new();
     let mut end_of_failed = 0;
     for item in records {

@@ -54,8 +54,8 @@ struct Mark {
     imported: ImportedFrom,
 }
 
-/// Writes the entry behind the last line of a tape that is being brought in, and the mark beside it; syncs both. Returns the
-/// number of the entry.
+/// Writes the entry after the last line of a tape that is being brought in, and the mark next to it; syncs both. Returns the number
+/// of the entry.
 pub(super) fn write(
     session: &Path,
     entries: &Path,

@@ -117,7 +117,7 @@ fn newest_first() -> String {
 }
 
 impl SessionRows<'_> {
-    /// The rows behind the place `after`, last used first, `limit` at most: those that have all of the wanted labels, and were
+    /// The rows after the place `after`, last used first, `limit` at most: those that have all of the wanted labels, and were
     /// brought in after the first of the two moments and up to the second.
     pub(crate) fn newest_first<D: Fold>(
         &self,
@@ -126,7 +126,7 @@ impl SessionRows<'_> {
         wanted: &Labels,
         brought: (u64, u64),
     ) -> Result<Vec<Named<D>>, TapeError> {
-        // A place before the newest row: the latest possible time, and a name behind every session id.
+        // A place before the newest row: the latest possible time, and a name after every session id.
         let (last, session) = after.map_or((i64::MAX, "\u{10ffff}"), |(last, session)| (signed(last.0), session));
         let (from, through) = (signed(brought.0), signed(brought.1));
         let params = params![last, session, signed(limit as u64), labels::parameter(wanted), from, through];

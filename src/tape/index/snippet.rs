@@ -26,7 +26,7 @@ pub struct Snippet {
     pub hits: Vec<Range<usize>>,
     /// Whether the entry's text has more before it.
     pub cut_before: bool,
-    /// Whether the entry's text has more behind it.
+    /// Whether the entry's text has more after it.
     pub cut_behind: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Reading on for the index: which sessions changed, and the next piece of a tape's file behind the place that was read to before.
+//! Reading on for the index: which sessions changed, and the next piece of a tape's file after the place that was read to before.
 //!
 //! Both parts of the index use it, the words (`pull.rs`) and the rows of sessions (`session_rows.rs`). A piece holds whole appends
 //! only. If the line before the remembered place does not have the remembered checksum, the file is another one: the answer is

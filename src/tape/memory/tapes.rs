@@ -1,5 +1,5 @@
-//! The tapes of a [`MemoryStore`](super::MemoryStore) as plain values: one for each session, and the marks beside them. No lock and
-//! no I/O here.
+//! The tapes of a [`MemoryStore`](super::MemoryStore) as plain values: one for each session, and the marks next to them. No lock
+//! and no I/O here.
 //!
 //! Entries are checked and counted as the lines that they would be in a file ([`encode_lines`]), so gaps and lines that are too
 //! large are refused as in a store of files. A failed append leaves everything as it was.
@@ -52,7 +52,7 @@ pub(super) struct MemoryTape {
     /// The handle that has the tape open.
     pub(super) holder: Option<u64>,
     /// The last entry when the open turn was marked. An append belongs to the turn, and may use the reserve, once there is an entry
-    /// behind this one.
+    /// after this one.
     open: Option<Seq>,
 }
 

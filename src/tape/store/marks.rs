@@ -144,7 +144,7 @@ impl Store {
         }
     }
 
-    /// Sets or removes the mark of an open turn. Where this store has the session open and may not touch the disk in place, the I/O
+    /// Sets or removes the mark of an open turn. If this store has the session open and may not touch the disk in place, the I/O
     /// thread does it, before the appends that are queued from here on.
     fn mark_turn(&self, session: &SessionId, mark: TurnMark) -> Result<(), TapeError> {
         let writer = &self.inner.writer;

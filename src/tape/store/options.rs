@@ -30,7 +30,7 @@ pub enum Access {
     /// To write: makes what is missing, holds an owner's lock, replays what dead owners left.
     #[default]
     Write,
-    /// To read: changes nothing and keeps no lock. Runs beside any number of writers.
+    /// To read: changes nothing and keeps no lock. Runs alongside any number of writers.
     Read,
 }
 
@@ -100,7 +100,7 @@ pub struct SessionSummary {
     pub created: Option<Millis>,
     /// The time of its last entry; absent if it has none.
     pub last: Option<Millis>,
-    /// The number of its last entry; 0 where it has none.
+    /// The number of its last entry; 0 if it has none.
     pub seq: Seq,
     /// The size of its entries, in bytes.
     pub bytes: u64,

@@ -8,7 +8,7 @@
 //! write it), because another store may have made or removed it meanwhile; `erase` looks at the marks and acts under
 //! [`Store::decide`], with the claim; once a folder was moved or removed, its claim is not released by name, for the name may be
 //! another session's by then. Every method may block, except `folder`. But the mark of an open turn must not wait for a slow disk
-//! where this store has the session open: then the I/O thread sets it.
+//! if this store has the session open: then the I/O thread sets it.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
     words::ids::{Seq, SessionId},
 };
 
-/// The name of a fork's first part, behind its number (a part is the folder of one anchor's file). Stored format.
+/// The name of a fork's first part, after its number (a part is the folder of one anchor's file). Stored format.
 const FORKED: &str = "forked";
 
 impl TapeStore for Store {

@@ -9,7 +9,7 @@
 //! anchor also the tape that the fork continues from. Only if nothing of the file is sound, the search continues with the anchor
 //! before.
 //!
-//! The end, where there is one, is the end of an append. Of the files that are read, every line up to the end is checked; files of
+//! The end, if there is one, is the end of an append. Of the files that are read, every line up to the end is checked; files of
 //! older anchors are not read, because a session is opened without them.
 //!
 //! A change must take no lock and change no file here: the damaged session must stay as it is for its rescue. It must not trust a
@@ -74,7 +74,7 @@ struct End {
     damage: Option<Damage>,
 }
 
-/// The sound end of a session's entries through `through`. Damage behind `through` does not count.
+/// The sound end of a session's entries through `through`. Damage after `through` does not count.
 fn end_through(layout: &Layout, session: &SessionId, through: Seq, deep: u32) -> Result<End, TapeError> {
     if deep > FORK_DEPTH_MAX {
         return Err(TapeError::TooDeep { session: session.clone(), max: FORK_DEPTH_MAX });

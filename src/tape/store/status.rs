@@ -90,7 +90,7 @@ impl<'s> SessionStatuses<'s> {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
             () if self.has(Mark::Parked, session) => SessionStatus::Parked,
-            // Where that cannot be read, the session counts as open.
+            // If that cannot be read, the session counts as open.
             () if self.store.marks(Mark::Claimed, Some(session)).is_ok_and(|claimed| claimed.is_empty()) => {
                 SessionStatus::Passive
             }

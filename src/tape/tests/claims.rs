@@ -269,7 +269,7 @@ fn a_claim_that_cannot_be_completed_is_nobodys() {
     let one = Store::open(folder.path(), small()).unwrap();
     drop(one.create(&id("s"), deaf()).unwrap());
     let two = Store::open(folder.path(), small()).unwrap();
-    // A folder is in the place of its file.
+    // A folder is in place of its file.
     let writer = folder.path().join("sessions/s/writer");
     fs::remove_file(&writer).unwrap();
     fs::create_dir(&writer).unwrap();

@@ -299,7 +299,7 @@ fn sessions_are_listed_marked_and_found_again() {
     });
 }
 
-/// A tape is given back behind what waits for the disk; who is told of it can have it, and so can others.
+/// A tape is released after what waits for the disk; the notified caller can have it, and so can others.
 #[test]
 fn who_gives_a_session_back_is_told_when_others_can_have_it() {
     each_engine(|engine, store| {

@@ -46,7 +46,7 @@ fn fill_the_log(tape: &mut Waiting) -> Vec<String> {
     failed
 }
 
-/// What is there after the power was cut, or after a `kill -9` where there is no disk.
+/// What is there after the power was cut, or after a `kill -9` without a disk.
 fn after_the_end(store: &Store, disk: Option<&FakeDisk>, holds: impl FnOnce(&Store)) {
     let folder = own_folder();
     let after = folder.path().join("after");

@@ -56,7 +56,7 @@ fn a_write_of_the_thread_that_does_not_come_back_holds_up_nobody() {
         while fs::metadata(&written).unwrap().len() == 0 {
             std::thread::yield_now();
         }
-        // It gives its place free right after that.
+        // It frees its place right after that.
         (0..1000).for_each(|_| std::thread::yield_now());
         assert!(matches!(others[1].tape.append(&[entry(1)]), Appended::Later));
     });

@@ -1,5 +1,5 @@
 //! The notes of a session: a file next to its tape with one line for each change that a file tool or a restore is about to make to
-//! a file, and a line that takes a note back where the change was not made. Commands of `bash` write no notes.
+//! a file, and a line that takes a note back if the change was not made. Commands of `bash` write no notes.
 //!
 //! A call reports its changes with its result, and a restore with its entry on the tape. If the process dies before, the notes
 //! name the files about to be changed. The reader (`ops/restore/history.rs`) ignores a note if the result of its call lists the

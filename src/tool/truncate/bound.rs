@@ -184,7 +184,7 @@ mod tests {
         assert!(bound.content.starts_with("two images\n[1 attachments of "), "{}", bound.content);
     }
 
-    /// Where the file cannot be made, what is shown is still shown.
+    /// If the file cannot be made, what is shown is still shown.
     #[tokio::test]
     async fn a_result_whose_whole_cannot_be_kept_says_so() {
         let folder = Arc::new(PathBuf::from("/proc/no/such/folder"));

@@ -82,7 +82,7 @@ impl Spill {
     /// that was deleted is made again.
     ///
     /// `id` names the call for people; characters that do not belong in a file name are replaced. The cap is `max_bytes`, or this
-    /// process's own limit of the file size where that is smaller. Blocks on the disk.
+    /// process's own limit of the file size if that is smaller. Blocks on the disk.
     pub fn create(folder: &Path, id: &str, max_bytes: u64) -> io::Result<Spill> {
         private_folder(folder)?;
         // A folder that cannot be tidied up can still take a file.

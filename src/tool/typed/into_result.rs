@@ -19,7 +19,7 @@ use crate::tool::ToolResult;
 /// | `String`, `&str` | the text |
 /// | `()` | an empty text; in a streaming tool nothing is added to the text |
 /// | [`serde_json::Value`] | its JSON, on one line |
-/// | [`Json`] | the JSON of any `Serialize`, on one line; an error where it cannot be written |
+/// | [`Json`] | the JSON of any `Serialize`, on one line; an error if it cannot be written |
 /// | `Result` | that of the value; an `Err` is an error result with its text |
 ///
 /// If the result of a typed tool has neither text nor attachments in the end, the model gets `(no output)`, or for an error that

@@ -13,7 +13,7 @@ use crate::{
     tool::{OutputFilter, Progress, ToolResult},
 };
 
-/// How many bytes of text one streaming call keeps for its result. Where that is more than a model is given
+/// How many bytes of text one streaming call keeps for its result. If that is more than a model gets
 /// ([`Tool::output`](crate::tool::Tool::output)), the runtime cuts the text and keeps these bytes in a file.
 pub const STREAM_BYTES_MAX: usize = 1024 * 1024;
 

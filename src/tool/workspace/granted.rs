@@ -81,7 +81,7 @@ pub(super) fn open(given: &Path) -> Result<Opened, WorkspaceError> {
     }))
 }
 
-/// Where a link leads, with the names that come behind it. The last of these need not exist yet.
+/// Where a link leads, with the names that come after it. The last of these need not exist yet.
 fn real_path(link: &Path, behind: &[Component<'_>]) -> io::Result<PathBuf> {
     let mut real = std::fs::canonicalize(link)?;
     for (index, name) in behind.iter().enumerate() {

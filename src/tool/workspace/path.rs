@@ -51,7 +51,7 @@ impl WorkspacePath {
     }
 
     /// Another path beneath the same root, for its absolute path or to ask whether it exists. It is shown relative to the root,
-    /// also where that is not the workspace, so it is not for showing to a model.
+    /// also if that is not the workspace, so it is not for showing to a model.
     pub(crate) fn sibling(&self, relative: PathBuf) -> WorkspacePath {
         let shown = shown(&relative);
         WorkspacePath::new(self.root, relative, shown)

@@ -1,4 +1,4 @@
-//! Keeps the sandbox that a session began with: its terms for the tape, and the refusal of a call where the tool has a weaker one.
+//! Keeps the sandbox that a session began with: its terms for the tape, and the refusal of a call if the tool has a weaker one.
 //!
 //! The sandbox is the toolbox's, and a session outlives a toolbox: it may be resumed by a host with another one. A change must
 //! keep that no command of such a session runs with less than its settings say (`docs/SECURITY.md`, "The sandbox").

@@ -284,7 +284,7 @@ impl Comparison {
         }
     }
 
-    /// The state of a file before the command. Its content is known where a call had read or written it in that very state.
+    /// The state of a file before the command. Its content is known if a call had read or written it in that very state.
     fn before(&self, place: &WorkspacePath, was: &FileInfo) -> FileState {
         if was.kind != FileKind::File {
             return FileState::Unknown(format!("it was a {}", was.kind));

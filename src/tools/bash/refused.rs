@@ -84,7 +84,7 @@ impl Refused {
         format!("{what}\n{}", self.why)
     }
 
-    /// What the model reads behind the output.
+    /// What the model reads after the output.
     pub(super) fn note(&self, answer: &str) -> String {
         let why = self.why.replace('\n', "; ");
         match self.how {

@@ -133,7 +133,7 @@ pub enum SandboxMode {
     Off,
     /// Confined where the system can hold it; elsewhere commands run as they are, and each result says so.
     Preferred,
-    /// Confined, or not run: where the system cannot hold it, every call is an error that says why.
+    /// Confined, or not run: if the system cannot hold it, every call is an error that says why.
     Required,
 }
 

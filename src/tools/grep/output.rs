@@ -122,7 +122,7 @@ pub(super) struct FileSink<'a> {
     /// The file's name before a line number. Most files have no match, and no need of it.
     numbered: OnceCell<String>,
     matches: u64,
-    /// Lines that wait for the match behind them: at most as many as were asked for.
+    /// Lines that wait for the match after them: at most as many as were asked for.
     waiting: VecDeque<Shown>,
     /// Whether a separator is due before the next line.
     begins_group: bool,
@@ -153,7 +153,7 @@ impl FileSink<'_> {
         Shown { text, line: line.content, is_cut: line.truncated }
     }
 
-    /// Shows a line, and before it the lines that wait. The first of those are dropped where there is not room for all.
+    /// Shows a line, and before it the lines that wait. The first of those are dropped if there is not room for all.
     fn show(&mut self, last: &Shown) -> bool {
         let group = if std::mem::take(&mut self.begins_group) { "--\n" } else { "" };
         let mut needed: usize = group.len() + last.text.len() + 1;

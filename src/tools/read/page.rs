@@ -24,7 +24,7 @@ pub(super) enum CutBy {
     Lines,
     /// The page has as many bytes as it may have.
     Bytes,
-    /// A line is so long that the lines behind it are out of reach.
+    /// A line is so long that the lines after it are out of reach.
     LongLine,
 }
 

@@ -160,8 +160,8 @@ fn a_name_that_is_there_is_not_tidied() {
     assert!(!lab.path("types").exists() && !lab.path("a b").exists());
 }
 
-/// A mark in the place of a secret is refused also without a hook that takes secrets out now: a session that had one may be
-/// resumed without it.
+/// A mark in place of a secret is refused also without a hook that takes secrets out now: a session that had one may be resumed
+/// without it.
 #[test]
 fn a_mark_is_not_written_whatever_hooks_there_are() {
     let lab = Lab::new();

@@ -58,7 +58,7 @@ pub enum ToolState {
         /// What the call did, in a few words for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// Details for hosts and operators beside the output.
+        /// Details for hosts and operators besides the output.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         metadata: Value,
         /// When the call began and ended.

@@ -1,7 +1,7 @@
 //! Takes keys out of a text that comes in pieces.
 //!
 //! Every place of the text is asked for the keys that begin there, whether or not it lies within another key; what any of them
-//! covers is replaced. A place whose answer needs text that has not come yet waits, and all behind it: a few bytes as a rule, at
+//! covers is replaced. A place whose answer needs text that has not come yet waits, and all after it: a few bytes as a rule, at
 //! most a few KiB or the longest value that the host named. The result is the same however the text is cut.
 //!
 //! The time is linear in the length of the text: each place is read a bounded number of bytes ahead, and a run of characters that
@@ -28,7 +28,7 @@ const VALUE_BYTES_WITHIN_WORDS: usize = 8;
 const TAKEN_MAX: usize = 256;
 const TAKEN_BYTES_MAX: usize = 4_096;
 
-/// What is looked for, beside the shapes that are always known.
+/// What is looked for, besides the shapes that are always known.
 pub(crate) struct Wanted {
     values: Vec<Box<[u8]>>,
     rows: ByFirst,

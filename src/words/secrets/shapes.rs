@@ -1,7 +1,7 @@
 //! Tells whether a key begins at one place of a text: one of the table (`table.rs`), or one whose form no row can say (`forms.rs`).
 //!
 //! Each function looks at one place only, at no more than [`LOOKBACK`] bytes before it, and at a bounded number of bytes behind it
-//! (`web_token` passes a longer run, once for all its places). Where the text ends before the answer is known, and more text may
+//! (`web_token` passes a longer run, once for all its places). If the text ends before the answer is known, and more text may
 //! come, the answer is [`Found::More`].
 //!
 //! A change must keep two things. A match elsewhere may make a match here more likely ([`Place::is_inside`], the border of a
@@ -49,7 +49,7 @@ pub(super) struct Key {
     pub(super) skip: usize,
     /// How many bytes are the key.
     pub(super) len: usize,
-    /// The characters behind these bytes that belong to the key too.
+    /// The characters after these bytes that belong to the key too.
     pub(super) rest: Class,
     pub(super) kind: &'static str,
 }
@@ -94,7 +94,7 @@ impl<'a> Place<'a> {
         (&text[..len], !self.is_end && len == text.len() && len < max)
     }
 
-    /// The place behind `skip` bytes from here and at most so many more of a kind, and whether more of them may come.
+    /// The place after `skip` bytes from here and at most so many more of a kind, and whether more of them may come.
     pub(super) fn behind(&self, skip: usize, is: impl Fn(u8) -> bool, max: usize) -> (usize, bool) {
         let text = self.rest().get(skip..).unwrap_or_default();
         let len = text.iter().take(max).take_while(|byte| is(**byte)).count();
