@@ -68,6 +68,14 @@ impl Decide for RollBack {
         }
         Ok(CarriedOut::Done(entry))
     }
+
+    fn in_words(&self) -> String {
+        format!("back to entry {}", self.back.to)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.back.to)
+    }
 }
 
 /// What a host asked for.

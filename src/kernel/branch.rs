@@ -49,6 +49,10 @@ impl Decide for SumUpBranch {
         let reserved = reserved.ok_or(Refusal::SummaryOverBudget)?;
         Ok(CarriedOut::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..(**wanted).clone() }))))
     }
+
+    fn in_words(&self) -> String {
+        "a branch was to be summed up".to_owned()
+    }
 }
 
 /// The summary of a branch is given up: it could not be written, or nobody waits for it.
@@ -66,6 +70,18 @@ impl Decide for GiveUpBranch {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         failed(draft, self.ticket, &self.why, self.lost);
         Ok(CarriedOut::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("the summary of branch {} failed", self.ticket)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ticket)
+    }
+
+    fn stops(&self) -> bool {
+        true
     }
 }
 
@@ -85,6 +101,10 @@ impl Decide for LeaveBranch {
         };
         allowed.map_err(|why| refused(draft, branch, why))?;
         Ok(CarriedOut::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
+    }
+
+    fn in_words(&self) -> String {
+        format!("the branch of entries {} to {} was left", self.branch.from, self.branch.to)
     }
 }
 
