@@ -180,7 +180,7 @@ async fn what_a_list_adds_up_is_what_the_session_adds_up() {
     // Struck in the middle of a request, and gone on with.
     let last = session.prompt("f").await.unwrap();
     never.reached().await;
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     // The request is made again, and gets the same answer.
     never.reached_times(2).await;
     never.release();

@@ -478,7 +478,7 @@ async fn the_answer_of_a_fallback_costs_what_the_fallback_costs() {
     assert_eq!(bill.lines.iter().map(|line| line.model.clone()).collect::<Vec<_>>(), std::slice::from_ref(&cheap));
     assert_eq!(answer.spent.cost.shown().cost, Some(MicroUsd(3)), "{answer:?}");
     assert_eq!(session.messages().await.unwrap().last().unwrap().model, Some(cheap));
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     assert_eq!(session.state().await.unwrap().spent.of(Resource::Usd), 3_000_000);
     assert!(runtime.shutdown().await.is_empty());
 }

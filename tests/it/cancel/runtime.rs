@@ -98,13 +98,6 @@ fn sessions() -> Vec<Driver> {
             .given(go!(w, w.session.wait().await.unwrap()))
             .effect(go!(w, usize::from(w.runtime.awake().is_empty())))
             .once(),
-        Driver::new("Runtime::restart", go!(w, w.runtime.restart(&id()).await.unwrap()))
-            .effect(go!(w, w.incarnation() - 1)),
-        Driver::new("Runtime::unpark", go!(w, drop(w.runtime.unpark(&id()).await)))
-            .given(go!(w, w.runtime.operate().park(id().as_str()).await.unwrap()))
-            .effect(go!(w, usize::from(w.runtime.parked().is_empty())))
-            .once()
-            .then(go!(w, assert!(w.store().parked_sessions().unwrap().is_empty()))),
     ]
 }
 
