@@ -16,7 +16,7 @@ use tamtam::{
     },
     permission::{Action, Profile, Rule, Ruleset},
     runtime::{Kind, StartError},
-    session::{EventStream, Finish, Link, MESSAGE_BYTES_MAX, Message, ModelRef, Refusal, Resource},
+    session::{EventStream, Finish, ForkOptions, Link, MESSAGE_BYTES_MAX, Message, ModelRef, Refusal, Resource},
     tool::{Tool, ToolContext, ToolResult, Toolbox},
 };
 
@@ -272,7 +272,7 @@ fn handles_work_on_another_tokio_and_answer_once_their_own_is_gone() {
         let other = soon("a create", create()).await.unwrap();
         soon("a passivate", runtime.passivate(other.id())).await.unwrap();
         soon("a prompt that wakes", ask(other)).await;
-        soon("a fork", runtime.fork(session.id(), None)).await.unwrap();
+        soon("a fork", session.fork(ForkOptions::newest())).await.unwrap();
     });
 
     let (waits, idle, mut events) = away.block_on(async {

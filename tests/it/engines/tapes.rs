@@ -8,7 +8,7 @@ use tamtam::{
     model::{ModelLimits, Reply, Scripted},
     ops::{KeptReason, SessionQuery, SweepPolicy},
     permission::Profile,
-    session::{Budget, Limits, OnBreach, Record},
+    session::{Budget, ForkOptions, Limits, OnBreach, Record},
     tape::{SessionStatus, TapeError},
 };
 
@@ -93,7 +93,7 @@ async fn a_fork_goes_on_from_any_point_and_is_merged() {
         assert!(matches!(runtime.open(fork.id()).await, Err(OpenError::Tape(TapeError::Missing { .. }))));
         assert_eq!(seen(&of_fork).await.len(), 8);
         // From now on, wherever now is.
-        let now = runtime.fork(session.id(), None).await.unwrap();
+        let now = session.fork(ForkOptions::newest()).await.unwrap();
         assert_eq!(seen(&now).await, seen(&session).await);
         let ids = (of_fork.id().clone(), seen(&of_fork).await);
         assert!(runtime.shutdown().await.is_empty());
