@@ -30,7 +30,7 @@
 //! | `advance.rs` | what happens next, the agent's loop: the steps of a turn, the turns of a session |
 //! | `batch.rs`, `judged.rs` | the calls of one answer: their order, permission, skipping; the verdict on a call |
 //! | `repeats.rs` | which calls repeat those before them, and what follows from that |
-//! | `grants.rs`, `question.rs` | what people allowed for more than one call; the questions that a running call asks |
+//! | `answer_ask.rs`, `grants.rs`, `question.rs` | what follows from a person's answer; what people allowed for more than one call; the questions that a running call asks |
 //! | `toolset.rs`, `switch.rs` | which tools a turn has; how another agent takes over in a session |
 //! | `tasks.rs`, `child.rs`, `link.rs` | what a parent and a child tell each other |
 //! | `task_ask.rs` | the questions of children, on the tape of their parent |
@@ -54,6 +54,7 @@
 
 mod account;
 mod advance;
+mod answer_ask;
 mod apply;
 mod back;
 mod batch;

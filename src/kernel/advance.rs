@@ -44,6 +44,18 @@ impl Decide for Abort {
         abort(draft, &self.reason);
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        "abort".to_owned()
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.reason.clone())
+    }
+
+    fn ends_the_turn(&self) -> bool {
+        true
+    }
 }
 
 /// A host releases a queue on hold, and lets an interrupted turn go on.
@@ -63,6 +75,10 @@ impl Decide for GoOn {
         }
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        "go on".to_owned()
+    }
 }
 
 /// A host or operator wants nothing new to start.
@@ -76,6 +92,10 @@ impl Decide for Pause {
         }
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        "pause".to_owned()
+    }
 }
 
 /// A host or operator lifts the pause.
@@ -88,6 +108,10 @@ impl Decide for Resume {
             draft.write(None, Record::Resumed {});
         }
         Ok(CarriedOut::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        "the pause is over".to_owned()
     }
 }
 

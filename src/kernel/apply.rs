@@ -17,16 +17,15 @@ use std::{
 use crate::{
     kernel::context::{bytes_of, of_item},
     kernel::{
-        AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Mode, Open,
-        OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn,
-        Waiting, question, repeats,
+        AskAnswer, CallOpened, CallState, CallVerdict, Delivery, Disposition, Entry, Grant, Mode, Open, OpenAsk,
+        OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn, Waiting,
+        bill, question, repeats,
         state::{BatchItem, SEEN_MAX},
     },
     model::{Item, ToolResultItem},
     tool::{ToolResult, todo},
     words::ids::{MessageId, Millis, Seq},
     words::message::ErrorReason,
-    words::usage::Usage,
 };
 
 mod compaction;
@@ -63,6 +62,8 @@ impl State {
         let before = std::mem::replace(&mut self.time, entry.time);
         self.seq = entry.seq;
         let ticket = entry.ticket.unwrap_or(entry.seq);
+        let charged = bill::charged(entry, self);
+        self.charge(&charged);
         match &entry.record {
             Record::State(_) | Record::Restored(_) => {}
             Record::Settings(settings) => {
@@ -91,15 +92,13 @@ impl State {
             }
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
-            Record::Answer { answer, interrupted, estimated, price } => {
-                self.take_answer(entry.seq, ticket, (answer, *price), *interrupted, estimated.as_ref());
+            Record::Answer { answer, interrupted, .. } => {
+                let charge = charged.last().map(|line| line.charge);
+                self.take_answer(entry.seq, ticket, answer, *interrupted, charge.unwrap_or_default());
             }
-            Record::RequestFailed { estimated, learned, .. } => {
-                if let Some(Open::Request(request)) = self.open.remove(&ticket) {
-                    self.charge(Charge::of(request.price.as_ref(), &Usage::default(), estimated.as_ref()));
-                    if let Some(learned) = learned {
-                        self.take_refusal(request, *learned);
-                    }
+            Record::RequestFailed { learned, .. } => {
+                if let (Some(Open::Request(request)), Some(learned)) = (self.open.remove(&ticket), learned) {
+                    self.take_refusal(request, *learned);
                 }
                 self.put_compacted_in_place();
             }
@@ -108,19 +107,17 @@ impl State {
             Record::Pruned { results, files } => self.prune(results, files),
             Record::Compaction(open) => self.put_open(entry.seq, Open::Compaction(open.clone())),
             Record::Compacted(compacted) => {
-                self.settle_summary(ticket, compacted.lost, &compacted.usage, compacted.estimated.as_ref());
+                self.close_summary(ticket, &compacted.usage);
                 self.take_compacted(ticket, compacted);
             }
-            Record::CompactionFailed { usage, estimated, lost, .. } => {
-                self.settle_summary(ticket, *lost, usage, estimated.as_ref());
+            Record::CompactionFailed { usage, .. } => {
+                self.close_summary(ticket, usage);
                 let context = Arc::make_mut(&mut self.context);
                 context.failures = context.failures.saturating_add(1);
             }
             Record::CompactionUndone(undone) => self.put_back(undone),
             Record::BranchOpened(open) => self.put_open(entry.seq, Open::Branch(open.clone())),
-            Record::BranchFailed { usage, estimated, lost, .. } => {
-                self.settle_summary(ticket, *lost, usage, estimated.as_ref());
-            }
+            Record::BranchFailed { usage, .. } => self.close_summary(ticket, usage),
             Record::BranchSummary(branch) => self.take_branch(entry.seq, branch),
             Record::RetryWait { attempt, until, server } => {
                 let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
@@ -191,7 +188,8 @@ impl State {
                 self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
             }
             Record::Recovered { n, resumed } => {
-                self.lose_what_was_under_way();
+                // The host that had a branch summed up is gone too. If it still brings a summary, it finds the ticket closed.
+                self.open.retain(|_, open| !matches!(open, Open::Branch(_)));
                 // From the last entry on no process ran the turn, so its clock stops there.
                 self.stop_clock(before);
                 self.recoveries = *n;

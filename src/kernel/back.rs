@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        BranchSummary, CarriedOut, ContextState, Record, Refusal, RestoredFiles, State, branch, decide::Draft,
+        BranchSummary, CarriedOut, ContextState, Open, Record, Refusal, RestoredFiles, State, branch, decide::Draft,
         input::Decide,
     },
     model::History,
@@ -67,6 +67,14 @@ impl Decide for RollBack {
             draft.write(None, Record::BranchSummary(summary.clone()));
         }
         Ok(CarriedOut::Done(entry))
+    }
+
+    fn in_words(&self) -> String {
+        format!("back to entry {}", self.back.to)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.back.to)
     }
 }
 
@@ -133,12 +141,8 @@ impl State {
         self.history = self.history.first(back.keep);
         back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
         self.history_hash.clone_from(&back.hash);
-        // A summary of items that are still there may go on. A summary that reaches beyond them is of no use. Nobody will say what
-        // it used by now, so all that was reserved for it counts.
-        let given_up = self.compaction().filter(|(_, open)| back.gives_up(open.first_kept));
-        if let Some(open) = given_up.map(|(ticket, _)| ticket).and_then(|ticket| self.open.remove(&ticket)) {
-            self.spend(open.lost());
-        }
+        // A summary of items that are still there may go on. A summary that reaches beyond them is of no use.
+        self.open.retain(|_, open| !matches!(open, Open::Compaction(open) if back.gives_up(open.first_kept)));
         let mut context = (*back.context).clone();
         context.ready = None;
         // The learned factor, the failures of the summariser and the number of compactions do not go back.

@@ -13,83 +13,20 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, CarriedOut, Grant, Open, OpenAsk, OpenCall, Outcome, Record,
-        Refusal, Steering, Stop, advance,
+        AskClosedWhy, CallOpened, CallState, CallVerdict, Open, OpenCall, Outcome, Record, Steering, Stop, advance,
         decide::Draft,
-        grants,
-        input::Decide,
         question,
         repeats::{self, Repetition},
         spending,
         state::Next,
-        task_ask, toolset,
+        toolset,
     },
     model::{AnswerPart, Item},
-    permission::{Action, Rule, Verdict, binds, seen_from, stays_in},
-    tape::Cause,
+    permission::{Action, Verdict, binds, seen_from, stays_in},
     tool::{Access, CallFacts, ToolResult, Unusable, arguments},
     words::ids::Seq,
     words::message::{ErrorReason, Finish},
 };
-
-/// A host answers an ask.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AnswerAsk {
-    /// Which ask.
-    pub ask: Seq,
-    /// What the person said.
-    pub grant: Grant,
-    /// Who the person is, as the host says.
-    pub who: Option<String>,
-    /// The rules of a standing grant, where they were chosen before: on the parent's tape, or on this one. `None` for a host.
-    pub rules: Option<Vec<Rule>>,
-    /// The digest of what the person was shown (`question::digest`): the answer is for that and nothing else. `None`
-    /// where the host does not say.
-    pub digest: Option<String>,
-}
-
-impl Decide for AnswerAsk {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
-        draft.cause = Some(Cause::Entry(self.ask));
-        let (ask, grant, who) = (self.ask, &self.grant, task_ask::named(self.who.as_ref()));
-        if let (Some(shown), Some(digest)) = (&self.digest, draft.state.digest_of(ask))
-            && *shown != digest
-        {
-            return Err(Refusal::NotShown { ask });
-        }
-        if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
-            return task_ask::answer(draft, self, &open);
-        }
-        let Some(Open::Ask(OpenAsk { call, access, question, .. })) = draft.state.open.get(&ask) else {
-            return spending::answer(draft, ask, grant, who);
-        };
-        if matches!(grant, Grant::Raise(_)) {
-            return Err(Refusal::NotABudget { ask });
-        }
-        let (grant, rules) = grants::chosen(self, access, draft.state.grants.len() >= grants::GRANTS_MAX)?;
-        let (call, is_question) = (*call, question.is_some());
-        let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules });
-        match grant {
-            Grant::Once | Grant::Raise(_) => {}
-            // A running call is told, and goes on.
-            Grant::Unheard if is_question => {}
-            Grant::Unheard => {
-                fail(draft, call, CallVerdict::Unheard, "Permission denied: nobody was left whom to ask.")
-            }
-            Grant::Always(_) | Grant::Offered { .. } => release_granted(draft),
-            Grant::Reject(_) if is_question => question::answered(draft, call, &grant),
-            Grant::Reject(Some(message)) => {
-                fail(draft, call, CallVerdict::Rejected, format!("This call was rejected: {message}"));
-            }
-            Grant::Reject(None) => {
-                let tool = draft.state.call(call).map_or_else(String::new, |call| call.facts.tool.clone());
-                fail(draft, call, CallVerdict::Rejected, "The user rejected this call.");
-                draft.write(None, Record::Ending { outcome: Outcome::Rejected { tool } });
-            }
-        }
-        Ok(CarriedOut::Done(seq))
-    }
-}
 
 /// Opens a ticket for each call of the newest answer that has none yet, and answers at once the calls that cannot run. `told` gives
 /// the facts of a call by its position in the answer.
@@ -181,7 +118,7 @@ fn reason_of(judged: CallVerdict) -> ErrorReason {
 }
 
 /// Answers a call that was not run, or not to its end.
-fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into<String>) {
+pub(super) fn fail(draft: &mut Draft<'_>, ticket: Seq, judged: CallVerdict, text: impl Into<String>) {
     let mut text = text.into();
     let has_run = draft.state.call(ticket).is_some_and(|call| call.attempts > 0);
     if has_run && judged != CallVerdict::Lost {
@@ -443,7 +380,7 @@ pub(super) fn returned(draft: &mut Draft<'_>, ticket: Seq, result: &ToolResult) 
 }
 
 /// Closes the asks that a standing grant has also answered, so that nobody is asked the same thing twice.
-fn release_granted(draft: &mut Draft<'_>) {
+pub(super) fn release_granted(draft: &mut Draft<'_>) {
     let granted = draft.state.open.iter().filter_map(|(ticket, open)| match open {
         Open::Ask(ask) => draft.state.is_granted(&ask.access, draft.env.globs()).then_some(*ticket),
         _ => None,

@@ -6,16 +6,21 @@
 //! that was reserved for it. A request that failed before the provider read it is not on the bill. The bill of a fork begins at its
 //! `forked` entry: the requests before it are on the parent's bill.
 //!
-//! The sum must agree with the requests, tokens and cost in [`State::spent`](crate::kernel::State), which `apply/spending.rs`
-//! counts: a change of one needs the same change of the other. `Unsettled` is stored with a session's digest (`digest.rs`): a
-//! change of its form needs a higher `FORM` of `Digest` (`ops/listing/rows.rs`).
+//! [`charged`] alone says what an entry charges. The fold of the state ([`State::spent`]) adds it up with the requests that are open
+//! in the state; a bill and a digest, which have no state, with those in [`Unsettled`].
+//!
+//! A change must keep that [`Unsettled`] opens and closes the requests that the state does. It is stored with a session's digest
+//! (`digest.rs`): a change of its form needs a higher `FORM` of `Digest` (`ops/listing/rows.rs`).
+//!
+//! Rejected: to write the charge into the entry that closes a request, so that a bill is a filter of entries. `imported` closes
+//! requests too, and the tape's code that writes it knows of no requests.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Charge, Entry, Open, Record, Reserve, Spent, spent::in_vain},
+    kernel::{BranchRequest, Charge, Entry, Open, Record, Reserve, RolledBack, Spent, State, spent::in_vain},
     model::Price,
     words::ids::Seq,
     words::message::ModelRef,
@@ -44,14 +49,9 @@ pub struct BillLine {
     /// The usage and the cost of the request.
     #[serde(flatten)]
     pub charge: Charge,
-}
-
-impl BillLine {
-    /// The line of a lost request: all that was reserved for it counts.
-    fn lost((ticket, open): (&Seq, &Opened)) -> BillLine {
-        let (ticket, model, kind) = (*ticket, open.model.clone(), BillKind::Lost);
-        BillLine { ticket, model, kind, charge: open.reserved.lost(open.price.as_ref()) }
-    }
+    /// Whether the request was one of the running turn.
+    #[serde(skip)]
+    pub(super) of_turn: bool,
 }
 
 /// What became of a request.
@@ -71,18 +71,77 @@ pub enum BillKind {
     Summary,
 }
 
-/// The open requests that a bill must know to go on with the entries that follow.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Unsettled {
-    open: BTreeMap<Seq, Opened>,
-    waits: bool,
-    /// The lines of the entry that is being applied.
-    #[serde(skip)]
-    lines: Vec<BillLine>,
+/// The model requests that are open before an entry.
+pub(super) trait OpenRequests {
+    /// The request of a ticket.
+    fn request(&self, ticket: Seq) -> Option<Requested>;
+
+    /// All of them, by ticket.
+    fn requests(&self) -> impl Iterator<Item = (Seq, Requested)>;
+
+    /// Whether the turn waits for a go-on: its request is not under way then.
+    fn waits(&self) -> bool;
 }
 
+impl OpenRequests for State {
+    fn request(&self, ticket: Seq) -> Option<Requested> {
+        self.open.get(&ticket).and_then(Requested::of)
+    }
+
+    fn requests(&self) -> impl Iterator<Item = (Seq, Requested)> {
+        self.open.iter().filter_map(|(ticket, open)| Some((*ticket, Requested::of(open)?)))
+    }
+
+    fn waits(&self) -> bool {
+        self.waits
+    }
+}
+
+/// What an entry charges: a line for each try of a request that it closes, or gives up, and that used something.
+pub(super) fn charged(entry: &Entry, open: &impl OpenRequests) -> Vec<BillLine> {
+    let ticket = entry.ticket.unwrap_or(entry.seq);
+    let close = |kind, lost, usage: &Usage, estimated: Option<&Usage>| {
+        open.request(ticket).map_or_else(Vec::new, |of| of.closed(ticket, kind, lost, usage, estimated))
+    };
+    let lost = |is_lost: &dyn Fn(&Requested) -> bool| -> Vec<BillLine> {
+        let lost = open.requests().filter(|(_, of)| is_lost(of));
+        lost.map(|(ticket, of)| of.line(ticket, BillKind::Lost, of.reserved.lost(of.price.as_ref()))).collect()
+    };
+    match &entry.record {
+        Record::Answer { answer, interrupted, estimated, price } => {
+            let Some(mut of) = open.request(ticket) else { return Vec::new() };
+            if let Some(by) = &answer.by {
+                (of.model, of.price) = (by.clone(), *price);
+            }
+            let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
+            of.closed(ticket, kind, 0, &answer.usage, estimated.as_ref())
+        }
+        Record::RequestFailed { estimated, .. } => close(BillKind::Failed, 0, &Usage::default(), estimated.as_ref()),
+        Record::Compacted(compacted) => {
+            close(BillKind::Summary, compacted.lost, &compacted.usage, compacted.estimated.as_ref())
+        }
+        Record::CompactionFailed { usage, estimated, lost, .. }
+        | Record::BranchFailed { usage, estimated, lost, .. } => {
+            close(BillKind::Summary, *lost, usage, estimated.as_ref())
+        }
+        // If the ticket is already closed, the request was lost, and charged as lost.
+        Record::BranchSummary(branch) => match &branch.request {
+            Some(request) if open.request(request.ticket).is_some() => {
+                let BranchRequest { ticket, model, price, reserved, estimated, lost } = request;
+                let of = Requested { what: What::Branch, model: model.clone(), price: *price, reserved: *reserved };
+                of.closed(*ticket, BillKind::Summary, *lost, &branch.usage, estimated.as_ref())
+            }
+            _ => Vec::new(),
+        },
+        Record::Imported(_) | Record::Recovered { .. } => lost(&|of| !open.waits() || of.what != What::Answer),
+        Record::RolledBack(back) => lost(&|of| of.is_given_up(back)),
+        _ => Vec::new(),
+    }
+}
+
+/// An open request, as far as its charge needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Opened {
+pub(super) struct Requested {
     what: What,
     model: ModelRef,
     price: Option<Price>,
@@ -98,114 +157,99 @@ enum What {
     Branch,
 }
 
-impl Opened {
-    fn of(open: &Open) -> Option<Opened> {
+impl Requested {
+    fn of(open: &Open) -> Option<Requested> {
         let (what, model, price, reserved) = match open {
             Open::Request(open) => (What::Answer, &open.model, open.price, open.reserved),
             Open::Compaction(open) => (What::Compaction(open.first_kept), &open.model, open.price, open.reserved),
             Open::Branch(open) => (What::Branch, &open.model, open.price, open.reserved),
             _ => return None,
         };
-        Some(Opened { what, model: model.clone(), price, reserved })
+        Some(Requested { what, model: model.clone(), price, reserved })
+    }
+
+    fn is_given_up(&self, back: &RolledBack) -> bool {
+        matches!(self.what, What::Compaction(first_kept) if back.gives_up(first_kept))
+    }
+
+    fn line(&self, ticket: Seq, kind: BillKind, charge: Charge) -> BillLine {
+        BillLine { ticket, model: self.model.clone(), kind, charge, of_turn: self.what == What::Answer }
+    }
+
+    /// The lines of a request that is closed: one for each try that came to nothing, and one where the last try used something.
+    fn closed(
+        &self,
+        ticket: Seq,
+        kind: BillKind,
+        lost: u32,
+        usage: &Usage,
+        estimated: Option<&Usage>,
+    ) -> Vec<BillLine> {
+        let in_vain =
+            in_vain(lost, self.reserved, self.price).map(|charge| self.line(ticket, BillKind::Failed, charge));
+        let last = Charge::of(self.price.as_ref(), usage, estimated).map(|charge| self.line(ticket, kind, charge));
+        in_vain.chain(last).collect()
+    }
+}
+
+/// The open requests that a bill must know to go on with the entries that follow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Unsettled {
+    open: BTreeMap<Seq, Requested>,
+    waits: bool,
+}
+
+impl OpenRequests for Unsettled {
+    fn request(&self, ticket: Seq) -> Option<Requested> {
+        self.open.get(&ticket).cloned()
+    }
+
+    fn requests(&self) -> impl Iterator<Item = (Seq, Requested)> {
+        self.open.iter().map(|(ticket, open)| (*ticket, open.clone()))
+    }
+
+    fn waits(&self) -> bool {
+        self.waits
     }
 }
 
 impl Unsettled {
     /// The lines that the next entry adds.
     pub(super) fn apply(&mut self, entry: &Entry) -> Vec<BillLine> {
-        self.take(entry);
-        std::mem::take(&mut self.lines)
-    }
-
-    fn take(&mut self, entry: &Entry) {
-        let ticket = entry.ticket.unwrap_or(entry.seq);
+        let lines = charged(entry, self);
         match &entry.record {
             Record::State(state) => {
                 self.waits = state.waits;
-                let open = state.open.iter().filter_map(|(ticket, open)| Some((*ticket, Opened::of(open)?)));
-                self.open = open.collect();
+                self.open = state.requests().collect();
             }
             Record::Request(open) => self.open(entry.seq, What::Answer, &open.model, open.price, open.reserved),
             Record::Compaction(open) => {
                 self.open(entry.seq, What::Compaction(open.first_kept), &open.model, open.price, open.reserved);
             }
             Record::BranchOpened(open) => self.open(entry.seq, What::Branch, &open.model, open.price, open.reserved),
-            Record::Answer { answer, interrupted, estimated, price } => {
-                if let (Some(by), Some(open)) = (&answer.by, self.open.get_mut(&ticket)) {
-                    (open.model, open.price) = (by.clone(), *price);
-                }
-                let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
-                self.close(ticket, kind, &answer.usage, estimated.as_ref());
-            }
-            Record::RequestFailed { estimated, .. } => {
-                self.close(ticket, BillKind::Failed, &Usage::default(), estimated.as_ref());
-            }
-            Record::Compacted(compacted) => {
-                self.close_summary(ticket, compacted.lost, &compacted.usage, compacted.estimated.as_ref());
-            }
-            Record::CompactionFailed { usage, estimated, lost, .. }
-            | Record::BranchFailed { usage, estimated, lost, .. } => {
-                self.close_summary(ticket, *lost, usage, estimated.as_ref());
-            }
+            Record::Answer { .. }
+            | Record::RequestFailed { .. }
+            | Record::Compacted(_)
+            | Record::CompactionFailed { .. }
+            | Record::BranchFailed { .. } => drop(self.open.remove(&entry.ticket.unwrap_or(entry.seq))),
             Record::BranchSummary(branch) => {
-                let Some(request) = &branch.request else { return };
-                // If the ticket is already closed, the request was lost and is on the bill as lost.
-                let ticket = request.ticket;
-                if self.open.contains_key(&ticket) {
-                    self.open(ticket, What::Branch, &request.model, request.price, request.reserved);
-                    self.close_summary(ticket, request.lost, &branch.usage, request.estimated.as_ref());
-                }
+                branch.request.iter().for_each(|request| drop(self.open.remove(&request.ticket)));
             }
-            Record::Imported(_) => {
-                self.lose_what_was_under_way();
-                self.open.clear();
-                self.waits = false;
-            }
+            // The open requests of a fork's parent are the parent's.
+            Record::Imported(_) | Record::Forked(_) => *self = Unsettled::default(),
             Record::Recovered { resumed, .. } => {
-                self.lose_what_was_under_way();
                 self.open.retain(|_, open| open.what != What::Branch);
                 self.waits = !resumed;
             }
-            Record::RolledBack(back) => {
-                let given_up =
-                    |_: &Seq, open: &mut Opened| matches!(open.what, What::Compaction(cut) if back.gives_up(cut));
-                let given_up: Vec<_> = self.open.extract_if(.., given_up).collect();
-                self.lines.extend(given_up.iter().map(|(ticket, open)| BillLine::lost((ticket, open))));
-            }
-            // The open requests belong to the parent.
-            Record::Forked(_) => {
-                self.open.clear();
-                self.waits = false;
-            }
+            Record::RolledBack(back) => self.open.retain(|_, open| !open.is_given_up(back)),
             Record::Released {} | Record::Accepted { .. } | Record::TurnFinished { .. } => self.waits = false,
             _ => {}
         }
+        lines
     }
 
     fn open(&mut self, ticket: Seq, what: What, model: &ModelRef, price: Option<Price>, reserved: Reserve) {
-        self.open.insert(ticket, Opened { what, model: model.clone(), price, reserved });
-    }
-
-    fn lose_what_was_under_way(&mut self) {
-        // While a turn waits for a go-on, its request is not under way.
-        let under_way = |open: &Opened| !self.waits || open.what != What::Answer;
-        let lost = self.open.iter().filter(|(_, open)| under_way(open)).map(BillLine::lost);
-        self.lines.extend(lost);
-    }
-
-    /// Closes the request for a summary, and adds a line for each try that came to nothing.
-    fn close_summary(&mut self, ticket: Seq, lost: u32, usage: &Usage, estimated: Option<&Usage>) {
-        let Some(open) = self.open.get(&ticket) else { return };
-        let line = |charge| BillLine { ticket, model: open.model.clone(), kind: BillKind::Failed, charge };
-        self.lines.extend(in_vain(lost, open.reserved, open.price).map(line));
-        self.close(ticket, BillKind::Summary, usage, estimated);
-    }
-
-    fn close(&mut self, ticket: Seq, kind: BillKind, usage: &Usage, estimated: Option<&Usage>) {
-        let Some(open) = self.open.remove(&ticket) else { return };
-        if let Some(charge) = Charge::of(open.price.as_ref(), usage, estimated) {
-            self.lines.push(BillLine { ticket, model: open.model, kind, charge });
-        }
+        self.open.insert(ticket, Requested { what, model: model.clone(), price, reserved });
     }
 }
 

@@ -19,8 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::FileOperations,
     kernel::{
-        CarriedOut, Charge, Entry, NoSummary, Open, Record, Refusal, Reserve, State, decide::Draft, input::Decide,
-        said::Said, spent::in_vain,
+        CarriedOut, Entry, NoSummary, Open, Record, Refusal, Reserve, State, decide::Draft, input::Decide, said::Said,
     },
     model::{Item, Price, UserItem},
     words::ids::{MessageId, Seq},
@@ -49,6 +48,10 @@ impl Decide for SumUpBranch {
         let reserved = reserved.ok_or(Refusal::SummaryOverBudget)?;
         Ok(CarriedOut::Done(draft.write(None, Record::BranchOpened(OpenBranch { reserved, ..(**wanted).clone() }))))
     }
+
+    fn in_words(&self) -> String {
+        "a branch was to be summed up".to_owned()
+    }
 }
 
 /// The summary of a branch is given up: it could not be written, or nobody waits for it.
@@ -66,6 +69,18 @@ impl Decide for GiveUpBranch {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         failed(draft, self.ticket, &self.why, self.lost);
         Ok(CarriedOut::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("the summary of branch {} failed", self.ticket)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ticket)
+    }
+
+    fn stops(&self) -> bool {
+        true
     }
 }
 
@@ -85,6 +100,10 @@ impl Decide for LeaveBranch {
         };
         allowed.map_err(|why| refused(draft, branch, why))?;
         Ok(CarriedOut::Done(draft.write(None, Record::BranchSummary(branch.clone()))))
+    }
+
+    fn in_words(&self) -> String {
+        format!("the branch of entries {} to {} was left", self.branch.from, self.branch.to)
     }
 }
 
@@ -166,16 +185,6 @@ pub struct BranchRequest {
     pub lost: u32,
 }
 
-impl BranchSummary {
-    /// The charges of all tries, one by one.
-    pub(super) fn charges(&self) -> impl Iterator<Item = Charge> {
-        self.request.iter().flat_map(|request| {
-            let answered = Charge::of(request.price.as_ref(), &self.usage, request.estimated.as_ref());
-            in_vain(request.lost, request.reserved, request.price).chain(answered)
-        })
-    }
-}
-
 /// Closes the ticket of a summary that failed or that nobody waits for any more. Its usage counts.
 pub(super) fn failed(draft: &mut Draft<'_>, ticket: Seq, why: &NoSummary, lost: u32) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Branch(_))) {
@@ -199,13 +208,11 @@ impl State {
         self.open.iter().find_map(|(ticket, open)| matches!(open, Open::Branch(_)).then_some(*ticket))
     }
 
-    /// Puts a summary into the context, and counts its usage.
+    /// Puts a summary into the context, and closes its ticket.
     pub(super) fn take_branch(&mut self, seq: Seq, branch: &BranchSummary) {
         self.usage += branch.usage;
-        // If the ticket is already closed, all that was reserved for it was counted when it was lost.
-        let ticket = branch.request.as_ref().map(|request| request.ticket);
-        if ticket.is_some_and(|ticket| matches!(self.open.remove(&ticket), Some(Open::Branch(_)))) {
-            self.spend(branch.charges());
+        if let Some(request) = &branch.request {
+            self.open.remove(&request.ticket);
         }
         let text = crate::kernel::context::render_branch(&branch.summary, &branch.files, branch.from, branch.to);
         let parts = vec![crate::words::message::Part::text(text)];

@@ -38,6 +38,14 @@ impl Decide for StopTask {
         }
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        format!("parent {} stopped the task", self.parent)
+    }
+
+    fn stops(&self) -> bool {
+        true
+    }
 }
 
 /// Stops the session's task, where it is not over: its turn is aborted, or its prompt taken back.
@@ -87,6 +95,10 @@ impl Decide for Orphan {
         }
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        format!("parent {} has ended", self.parent)
+    }
 }
 
 /// To a child: who its parent is, and which rules its ancestors have. An orphan gets this parent; a child that has it already only
@@ -124,6 +136,10 @@ impl Decide for BeAdopted {
         }
         let seq = draft.write(None, Record::Adopted { tie: tie.clone(), above: above.clone(), next: None });
         Ok(CarriedOut::Done(seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("parent {} said what it may not do", self.tie.parent)
     }
 }
 

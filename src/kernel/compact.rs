@@ -52,6 +52,10 @@ impl Decide for Compact {
         }
         open(draft, CompactionReason::Asked).map(CarriedOut::Done)
     }
+
+    fn in_words(&self) -> String {
+        "a compaction was asked for".to_owned()
+    }
 }
 
 /// The number of failures in a row after which the session requests no further summary by itself. A host may still ask for one.

@@ -55,6 +55,10 @@ impl Decide for Configure {
         }
         Ok(CarriedOut::Done(draft.write(None, Record::Settings(settings))))
     }
+
+    fn in_words(&self) -> String {
+        "the settings were changed".to_owned()
+    }
 }
 
 /// A decision: what follows from the inputs.
@@ -156,7 +160,7 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
 }
 
 /// A decision in the making. Each entry is applied as soon as it is written, so that the next rule sees it.
-pub(super) struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     pub(super) state: State,
     pub(super) env: Reader<'a>,
     pub(super) now: Millis,

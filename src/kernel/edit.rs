@@ -35,6 +35,22 @@ impl Decide for EditMessage {
         let seq = draft.write(None, Record::Edited { message: Arc::new(message) });
         Ok(CarriedOut::Done(seq))
     }
+
+    fn in_words(&self) -> String {
+        format!("message {} was edited", self.message.id)
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.message.text())
+    }
+
+    fn adds_work(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        self.message.bytes()
+    }
 }
 
 /// A host takes back a message that still waits.
@@ -51,6 +67,10 @@ impl Decide for WithdrawMessage {
         let seq = draft.write(None, Record::Withdrawn { id: id.clone() });
         Ok(CarriedOut::Done(seq))
     }
+
+    fn in_words(&self) -> String {
+        format!("message {} was withdrawn", self.id)
+    }
 }
 
 /// A host takes back all messages that wait. Messages of the runtime itself (news of children) stay.
@@ -65,5 +85,9 @@ impl Decide for ClearQueue {
             draft.write(None, Record::Withdrawn { id: message.id.clone() });
         }
         Ok(CarriedOut::TakenBack(waiting))
+    }
+
+    fn in_words(&self) -> String {
+        "all messages that waited were withdrawn".to_owned()
     }
 }

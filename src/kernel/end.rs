@@ -21,6 +21,14 @@ impl Decide for End {
         }
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        "the session was ended".to_owned()
+    }
+
+    fn ends_the_turn(&self) -> bool {
+        true
+    }
 }
 
 /// Writes what follows from the end, as far as it is not written yet.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskAnswer, CarriedOut, Grant, Record, Refusal, Scope, Settings, State, batch::AnswerAsk, decide::Draft,
+        AskAnswer, CarriedOut, Grant, Record, Refusal, Scope, Settings, State, answer_ask::AnswerAsk, decide::Draft,
         input::Decide,
     },
     permission::{Action, Globs, Judgement, Rule, allows, bound_text, grants, offers, stays_in},
@@ -64,6 +64,14 @@ impl Decide for RevokeGrant {
             true => Ok(CarriedOut::Done(draft.write(None, Record::Revoked { grant }))),
             false => Err(Refusal::NoSuchGrant { grant }),
         }
+    }
+
+    fn in_words(&self) -> String {
+        format!("grant {} was revoked", self.grant)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.grant)
     }
 }
 

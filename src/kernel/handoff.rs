@@ -31,6 +31,14 @@ impl Decide for BeginAnchor {
         whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
         Ok(CarriedOut::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
+
+    fn in_words(&self) -> String {
+        "an anchor".to_owned()
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
+    }
 }
 
 /// A host begins an anchor.
@@ -59,6 +67,14 @@ impl Decide for HandOff {
         }
         whole.anchor = Some(whole.next_mark(anchor_name_of(&self.name)));
         Ok(CarriedOut::Done(draft.write(None, Record::State(Arc::new(whole)))))
+    }
+
+    fn in_words(&self) -> String {
+        format!("a handoff to {}", self.name)
+    }
+
+    fn stands_alone(&self) -> bool {
+        true
     }
 }
 

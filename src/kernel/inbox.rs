@@ -86,6 +86,32 @@ impl Decide for SendMessage {
         }
         Ok(CarriedOut::Receipt(Receipt { message: id, seq, disposition }))
     }
+
+    fn in_words(&self) -> String {
+        let SendMessage { message, delivery, .. } = self;
+        let how = match delivery {
+            Delivery::Queue => "",
+            Delivery::Steer(_) => " to steer",
+            Delivery::Reject => " to an idle session",
+        };
+        format!("message {} was sent{how}", message.id)
+    }
+
+    fn said(&self) -> Option<String> {
+        Some(self.message.text())
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
+
+    fn stops(&self) -> bool {
+        self.delivery == Delivery::Steer(Steering::AbortRunning)
+    }
+
+    fn bytes(&self) -> usize {
+        self.message.bytes()
+    }
 }
 
 /// The most steering messages that may wait in one session.

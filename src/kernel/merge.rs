@@ -49,6 +49,10 @@ impl Decide for Merge {
         }
         Ok(CarriedOut::Done(draft.write(None, Record::Merged(merged.clone()))))
     }
+
+    fn in_words(&self) -> String {
+        format!("fork {} was merged through entry {}", self.merged.fork, self.merged.to)
+    }
 }
 
 /// The entry that merges a fork.

@@ -47,6 +47,10 @@ impl Decide for PinMessage {
         has_room(draft, &text, None)?;
         Ok(CarriedOut::Done(draft.write(None, Record::Pinned { message: message.clone() })))
     }
+
+    fn in_words(&self) -> String {
+        format!("message {} was pinned", self.message)
+    }
 }
 
 /// A host takes a pin back.
@@ -63,6 +67,10 @@ impl Decide for UnpinMessage {
             true => Ok(CarriedOut::Done(draft.write(None, Record::Unpinned { message: message.clone() }))),
             false => Err(Refusal::NotPinned { message: message.clone() }),
         }
+    }
+
+    fn in_words(&self) -> String {
+        format!("message {} was unpinned", self.message)
     }
 }
 

@@ -97,6 +97,18 @@ impl Decide for PutQuestion {
         let question = Some(self.question.clone());
         Ok(CarriedOut::Done(draft.write(None, Record::Ask { call: self.call, access, expires, question })))
     }
+
+    fn in_words(&self) -> String {
+        format!("call {} asked a question", self.call)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.call)
+    }
+
+    fn bytes(&self) -> usize {
+        self.question.bytes()
+    }
 }
 
 /// The ticket of an equal question of the call: one that is open, or one that a person answered.

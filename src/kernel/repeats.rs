@@ -54,6 +54,10 @@ impl Decide for ResetLoops {
         }
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        "the calls so far were to count for no loop".to_owned()
+    }
 }
 
 /// The number of calls in the shortest cycle of which the newest call ends the third round; `None` where it ends none.

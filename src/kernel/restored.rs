@@ -28,6 +28,10 @@ impl Decide for RecordRestored {
         draft.write(None, Record::Restored(self.files.clone()));
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        "files were put back".to_owned()
+    }
 }
 
 /// What a restore did.

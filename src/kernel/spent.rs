@@ -1,8 +1,7 @@
 //! The arithmetic of usage: [`Spent`] adds up what a session, a turn or a task has used (requests, tokens, money, time, calls,
 //! tasks, bytes), and the functions here say what one request costs, with an estimate where the provider gives no figures.
 //!
-//! Which entry counts is decided elsewhere: for the state, and so for budgets, in `apply.rs` and `apply/spending.rs`; for a bill,
-//! in `bill.rs`, which adds up the same requests by itself.
+//! Which entry charges what is decided in `bill.rs`, for the state and for the bill.
 //!
 //! A change must keep: sums stop at the largest number and never wrap; an unknown price is counted as unknown and never as zero; an
 //! estimate is marked as one. The types are stored formats: do not rename or retype a field.

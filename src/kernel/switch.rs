@@ -131,6 +131,10 @@ impl Decide for SwitchAgent {
         }
         Ok(CarriedOut::Done(draft.write(None, Record::AgentChosen { choice: self.choice.clone(), for_turn: false })))
     }
+
+    fn in_words(&self) -> String {
+        "another agent was chosen".to_owned()
+    }
 }
 
 /// Puts the chosen agent in force, at the border of a step; before that, the turn that had an agent of its own gives it back. Says

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AskClosedWhy, CarriedOut, Grant, Open, OpenAsk, Record, Refusal, State, batch::AnswerAsk, decide::Draft,
+        AskClosedWhy, CarriedOut, Grant, Open, OpenAsk, Record, Refusal, State, answer_ask::AnswerAsk, decide::Draft,
         grants, input::Decide, question,
     },
     permission::{Offer, Rule, offers},
@@ -131,6 +131,18 @@ impl Decide for TaskAsked {
         }
         Ok(CarriedOut::Done(draft.state.seq))
     }
+
+    fn in_words(&self) -> String {
+        format!("a child asks about a call of {}", self.asked.name)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.task)
+    }
+
+    fn bytes(&self) -> usize {
+        self.asked.input.len() + self.asked.question.as_ref().map_or(0, |question| question.bytes())
+    }
 }
 
 /// A child's question is over at the child: answered, expired or withdrawn.
@@ -146,6 +158,14 @@ impl Decide for TaskAskOver {
             close(draft, self.ask);
         }
         Ok(CarriedOut::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("the child's question {} is over", self.ask)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ask)
     }
 }
 

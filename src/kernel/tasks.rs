@@ -50,6 +50,14 @@ impl Decide for Spawn {
         narrow(&mut order.settings, &draft.state.settings);
         begin(draft, child, Some(Arc::new(order)), *link)
     }
+
+    fn in_words(&self) -> String {
+        format!("child {} was spawned", self.child)
+    }
+
+    fn begins_work(&self) -> bool {
+        true
+    }
 }
 
 /// One task is to stop, and the child keeps what it has. The parent's model is not told of the DOWN: the caller that stops the task
@@ -68,6 +76,18 @@ impl Decide for StopChild {
             tell_one(draft, self.ticket, StopLevel::Stop, Some(&self.why));
         }
         Ok(CarriedOut::Done(draft.state.seq))
+    }
+
+    fn in_words(&self) -> String {
+        format!("task {} was stopped", self.ticket)
+    }
+
+    fn about(&self) -> Option<Seq> {
+        Some(self.ticket)
+    }
+
+    fn stops(&self) -> bool {
+        true
     }
 }
 
@@ -88,6 +108,14 @@ impl Decide for Adopt {
             _ if *child == draft.state.session => Err(Refusal::NotAnOrphan { session: child.clone() }),
             _ => begin(draft, child, None, *link),
         }
+    }
+
+    fn in_words(&self) -> String {
+        format!("session {} was adopted", self.child)
+    }
+
+    fn begins_work(&self) -> bool {
+        true
     }
 }
 

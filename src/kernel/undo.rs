@@ -47,6 +47,10 @@ impl Decide for UndoCompaction {
         }
         Ok(CarriedOut::Done(draft.write(None, Record::CompactionUndone(undone.clone()))))
     }
+
+    fn in_words(&self) -> String {
+        format!("compaction {} was undone", self.undone.compaction)
+    }
 }
 
 /// The entry that undoes a compaction: what stood in the context before it.
