@@ -15,17 +15,20 @@ use std::{
 };
 
 use crate::{
-    kernel::context::{bytes_of, of_item},
     kernel::{
         AskAnswer, CallOpened, CallState, CallVerdict, Delivery, Disposition, Entry, Grant, Mode, Open, OpenAsk,
         OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn, Waiting,
-        bill, question, repeats,
+        budget::bill,
+        context::{bytes_of, of_item},
         state::{BatchItem, SEEN_MAX},
+        turn::{question, repeats},
     },
     model::{Item, ToolResultItem},
     tool::{ToolResult, todo},
-    words::ids::{MessageId, Millis, Seq},
-    words::message::ErrorReason,
+    words::{
+        ids::{MessageId, Millis, Seq},
+        message::ErrorReason,
+    },
 };
 
 mod compaction;

@@ -20,15 +20,21 @@ use std::{
 use crate::{
     kernel::{
         CarriedOut, Entry, Env, EnvSeen, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings,
-        State, Stop, advance, batch, child, compact,
+        State, Stop,
+        budget::spending,
+        children::{child, tasks},
+        context::compact,
         env::{MILLION, ToolsSeen},
         input::Decide,
-        recorded, recover, retry, spending, tasks,
+        recorded,
+        turn::{advance, batch, recover, retry},
     },
     permission::{Globs, Ruleset},
     tape::Cause,
-    words::ids::{Millis, Seq},
-    words::message::ModelRef,
+    words::{
+        ids::{Millis, Seq},
+        message::ModelRef,
+    },
 };
 
 /// A host changes the settings. They hold at once, except for a request that is open: it stays as it is.

@@ -19,27 +19,35 @@ use crate::{
 };
 
 pub(crate) use crate::kernel::{
-    advance::{Abort, GoOn, Pause, Resume},
-    answer_ask::AnswerAsk,
-    back::RollBack,
-    branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
-    child::{BeAdopted, Orphan, StopTask},
-    compact::Compact,
+    children::{
+        child::{BeAdopted, Orphan, StopTask},
+        task_ask::{TaskAskOver, TaskAsked},
+        tasks::{Adopt, Spawn, StopChild},
+    },
+    context::{
+        compact::Compact,
+        pin::{PinMessage, UnpinMessage},
+        undo::UndoCompaction,
+    },
     decide::Configure,
-    edit::{ClearQueue, EditMessage, WithdrawMessage},
-    end::End,
-    grants::RevokeGrant,
-    handoff::{BeginAnchor, HandOff},
-    inbox::SendMessage,
-    merge::Merge,
-    pin::{PinMessage, UnpinMessage},
-    question::PutQuestion,
-    repeats::ResetLoops,
-    restored::RecordRestored,
-    switch::SwitchAgent,
-    task_ask::{TaskAskOver, TaskAsked},
-    tasks::{Adopt, Spawn, StopChild},
-    undo::UndoCompaction,
+    history::{
+        back::RollBack,
+        branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
+        handoff::{BeginAnchor, HandOff},
+        merge::Merge,
+        restored::RecordRestored,
+    },
+    turn::{
+        advance::{Abort, GoOn, Pause, Resume},
+        answer_ask::AnswerAsk,
+        edit::{ClearQueue, EditMessage, WithdrawMessage},
+        end::End,
+        grants::RevokeGrant,
+        inbox::SendMessage,
+        question::PutQuestion,
+        repeats::ResetLoops,
+        switch::SwitchAgent,
+    },
 };
 
 /// One thing that happened, as the core is told of it.

@@ -22,12 +22,14 @@ use serde_json::{Map, Value, json, value::RawValue};
 use crate::{
     kernel::{
         BadRecord, Command, Entry, EnvSeen, Input, Limits, Link, NoSummary, Outcome, Record, ReplyTo, Report, Tie,
-        input::*, spent,
+        budget::spent, input::*,
     },
     tape,
     tool::CallFacts,
-    words::ids::{CommandId, Seq, SessionId},
-    words::is_default,
+    words::{
+        ids::{CommandId, Seq, SessionId},
+        is_default,
+    },
 };
 
 /// Room for an entry of usual size, so that few are copied while they are written.

@@ -13,16 +13,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Budget, PromptSection, Switched, toolset},
+    kernel::{Budget, PromptSection, Switched, turn::toolset},
     model::Params,
     permission::{
         Action, Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide, denies_all, restricts_reads,
     },
     tool::Access,
-    words::is_default,
-    words::labels::Labels,
-    words::message::ModelRef,
-    words::sandbox::SandboxTerms,
+    words::{is_default, labels::Labels, message::ModelRef, sandbox::SandboxTerms},
 };
 
 /// How waiting messages are delivered.

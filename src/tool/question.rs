@@ -3,7 +3,7 @@
 //! A tool that finds out while it runs that it needs a permission, or a word of a person, calls [`ToolContext::ask`]. The accesses
 //! of the question are judged by the rules like those that the call had named before. Where the rules ask, or the question has no
 //! access, the question stands on the tape as an ask of the call, and ends with the call (`actor/questions.rs`,
-//! `kernel/question.rs`).
+//! `kernel/turn/question.rs`).
 //!
 //! Both types stand on tapes: a change must not rename or retype a field or a variant, and must give each new field a serde
 //! default. What is asked comes from a tool, so its size must be bounded here, before it reaches the core: texts are cut, and a

@@ -11,10 +11,11 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    kernel::context::{Fullness, of_item},
     kernel::{
-        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting, advance,
+        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting,
+        context::{Fullness, of_item},
         state::{Next, TURNS_REMEMBERED},
+        turn::advance,
     },
     model::{Answer, AnswerPart, Item, UserItem},
     words::ids::{MessageId, Seq},
