@@ -9,6 +9,7 @@
 
 pub(super) mod back;
 pub(super) mod branch;
+pub(super) mod changes;
 pub(super) mod digest;
 pub(super) mod first;
 pub(super) mod handoff;

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    kernel::{CarriedOut, Refusal, Report, decide::Draft},
+    kernel::{ReplyTo, Report, draft::Decide},
     tool::CallFacts,
     words::ids::{CommandId, MessageId, Seq},
 };
@@ -29,7 +29,6 @@ pub(crate) use crate::kernel::{
         pin::{PinMessage, UnpinMessage},
         undo::UndoCompaction,
     },
-    decide::Configure,
     history::{
         back::RollBack,
         branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
@@ -46,7 +45,7 @@ pub(crate) use crate::kernel::{
         inbox::SendMessage,
         question::PutQuestion,
         repeats::ResetLoops,
-        switch::SwitchAgent,
+        switch::{Configure, SwitchAgent},
     },
 };
 
@@ -83,15 +82,6 @@ pub(crate) enum Input {
     Look,
     /// A recovery follows in an append of its own: the reports before this input are recorded, and nothing follows from them yet.
     Hold,
-}
-
-/// The sender that a decision answers. The shell gives the number, and the core hands it back unread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ReplyTo(pub u64);
-
-impl ReplyTo {
-    /// Nobody waits for the answer: the session gives itself a command, or a replay decides again.
-    pub(crate) const NOBODY: ReplyTo = ReplyTo(0);
 }
 
 impl Input {
@@ -219,54 +209,11 @@ impl Input {
     }
 }
 
-/// A command: what it leads to, and what else is to be known of it. [`Command`] derefs to it, so each command answers for itself.
-pub(crate) trait Decide {
-    /// Writes the entries that the command leads to, and returns the answer to its sender. A refusal must leave the state as it
-    /// was, except that a refused summary of a branch closes its ticket.
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal>;
-
-    /// What the command did, in words for a person who reads a replay.
-    fn in_words(&self) -> String;
-
-    /// The ticket or the entry that the command is about.
-    fn about(&self) -> Option<Seq> {
-        None
-    }
-
-    /// The words that the command carries, for a full trace of a session.
-    fn said(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether the command begins work of its own. Such a command is refused while the runtime drains.
-    fn begins_work(&self) -> bool {
-        false
-    }
-
-    /// Whether the command adds work. Such a command is refused where the mailbox is full.
-    fn adds_work(&self) -> bool {
-        self.begins_work()
-    }
-
-    /// Whether the command ends the running turn, in whatever state the turn is.
-    fn ends_the_turn(&self) -> bool {
-        false
-    }
-
-    /// Whether the command stops running work. The workers are stopped at once, so the command stays and is tried again where the
-    /// disk refuses its record.
-    fn stops(&self) -> bool {
-        self.ends_the_turn()
-    }
-
-    /// The size of what it brings, in bytes, about.
-    fn bytes(&self) -> usize {
-        0
-    }
-
-    /// Whether the command stands alone in its append, and nothing more follows from it: it begins an anchor.
-    fn stands_alone(&self) -> bool {
-        false
+impl Report {
+    /// The report, about that ticket.
+    #[must_use]
+    pub(crate) fn of(self, ticket: Seq) -> Input {
+        Input::Report { ticket, report: self }
     }
 }
 

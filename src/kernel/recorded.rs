@@ -16,20 +16,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     kernel::{
-        BadRecord, Command, Entry, EnvSeen, Input, Limits, Link, NoSummary, Outcome, Record, ReplyTo, Report, Tie,
+        BadRecord, Command, Entry, Input, Limits, Link, NoSummary, Outcome, Record, Recorded, ReplyTo, Report, Tie,
         budget::spent, input::*,
     },
     tape,
     tool::CallFacts,
-    words::{
-        ids::{CommandId, Seq, SessionId},
-        is_default,
-    },
+    words::ids::{Seq, SessionId},
 };
 
 /// Room for an entry of usual size, so that few are copied while they are written.
@@ -106,36 +102,7 @@ impl Entry {
     }
 }
 
-/// What an entry says of the input that wrote it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
-    /// The kind of input.
-    pub is: String,
-    /// The id of a command that was done; `None` for any other input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<CommandId>,
-    /// The entry that the command's sender was told, if it is another entry than the one with this field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done: Option<Seq>,
-    /// Only for a report: whether it was recorded without what follows from the state, because a later input of the same append
-    /// decided about all that was open.
-    #[serde(default, rename = "held", skip_serializing_if = "std::ops::Not::not")]
-    pub is_recorded_only: bool,
-    /// The values of `Env` that were read and that the tape did not have before.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub env: EnvSeen,
-    /// The values of the input that stand in none of its entries.
-    #[serde(flatten)]
-    pub fields: Map<String, Value>,
-}
-
 impl Recorded {
-    /// The description of an input of this kind whose values all stand in its entries.
-    #[must_use]
-    pub fn new(is: &str) -> Recorded {
-        Recorded { is: is.to_owned(), ..Recorded::default() }
-    }
-
     /// The description of an input that wrote these entries. `acted` says whether it wrote some by itself, and not only what
     /// followed from the state.
     pub(super) fn of(input: &Input, wrote: &[Entry], acted: bool) -> Recorded {
@@ -337,16 +304,4 @@ fn facts(wrote: &[Entry]) -> BTreeMap<u32, CallFacts> {
         _ => None,
     });
     told.collect()
-}
-
-impl EnvSeen {
-    /// Takes over values that were read later. The jitter is not kept.
-    pub(crate) fn learn(&mut self, later: &EnvSeen) {
-        self.models.extend(later.models.iter().map(|(model, seen)| (model.clone(), *seen)));
-        if later.tools.is_some() {
-            self.tools.clone_from(&later.tools);
-        }
-        self.permissions.extend(later.permissions.clone());
-        self.heard = later.heard.or(self.heard);
-    }
 }

@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::{Down, Input},
+    kernel::Down,
     model::{Answer, AnswerPart, ModelError},
     tool::{CallFacts, ToolResult},
-    words::ids::Seq,
-    words::usage::Usage,
+    words::{ids::Seq, usage::Usage},
 };
 
 /// The report of a worker about its ticket.
@@ -76,12 +75,6 @@ impl From<&str> for NoSummary {
 }
 
 impl Report {
-    /// The report, about that ticket.
-    #[must_use]
-    pub(crate) fn of(self, ticket: Seq) -> Input {
-        Input::Report { ticket, report: self }
-    }
-
     /// The name of the report on the tape and in the supervision tree. Part of the stored format.
     pub(super) fn name(&self) -> &'static str {
         match self {

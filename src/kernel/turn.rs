@@ -10,6 +10,7 @@
 //! No function here starts a worker or calls a tool.
 
 pub(super) mod advance;
+pub(super) mod agent;
 pub(super) mod answer_ask;
 pub(super) mod batch;
 pub(super) mod due;
@@ -23,5 +24,6 @@ pub(super) mod question;
 pub(super) mod recover;
 pub(super) mod repeats;
 pub(super) mod retry;
+pub(super) mod seen;
 pub(super) mod switch;
 pub(crate) mod toolset;

@@ -14,10 +14,7 @@ use crate::{
     kernel::{CallState, CallVerdict, OpenCall, Outcome, Settings, Spent, State},
     tape::{Forked, ImportedFrom},
     tool::ToolResult,
-    words::ids::Seq,
-    words::message::ErrorReason,
-    words::sandbox::SandboxTerms,
-    words::usage::Usage,
+    words::{ids::Seq, message::ErrorReason, sandbox::SandboxTerms, usage::Usage},
 };
 
 impl State {

@@ -8,8 +8,7 @@
 
 use crate::{
     kernel::{BillLine, Breach, Grant, Resource, Spent, State},
-    words::ids::Seq,
-    words::usage::Usage,
+    words::{ids::Seq, usage::Usage},
 };
 
 impl State {

@@ -15,10 +15,8 @@
 //! A change must not add a counter of reserved amounts, and must keep the stored form of [`Account`], which is part of every
 //! anchor. Sums saturate and never wrap.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    kernel::{Breach, Extent, Limits, Open, Resource, Spent, State},
+    kernel::{Account, Breach, Extent, Limits, Open, Resource, Spent, State},
     words::ids::Millis,
 };
 
@@ -27,26 +25,6 @@ const SHARES_MAX: usize = 32;
 
 /// How many requests of the size of its first one a child should be able to make with its share.
 const REQUESTS: u64 = 8;
-
-/// The budget bookkeeping of a session, beside what it has spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Account {
-    /// What the parent granted to the session, counted from `base`; `None` without a grant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grant: Option<Limits>,
-    /// What the session had spent when the grant was given, its ended tasks included.
-    pub base: Spent,
-    /// What counted as used when the grant was given: `base` as amounts, with what was written off by then.
-    #[serde(skip_serializing_if = "Limits::is_none")]
-    pub base_used: Limits,
-    /// Grants that the session gave to children and that nobody gave account of: they count as used.
-    #[serde(skip_serializing_if = "Limits::is_none")]
-    pub written_off: Limits,
-    /// When the clock of the running turn was started; `None` while it stands still.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Millis>,
-}
 
 impl Spent {
     /// The amount of one resource.

@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{Limits, Resource},
-    words::ids::Millis,
-    words::message::ModelRef,
-    words::usage::PICO_IN_MICRO,
+    words::{ids::Millis, message::ModelRef, usage::PICO_IN_MICRO},
 };
 
 /// The limits of a session and of each of its turns, and what happens at a breach.

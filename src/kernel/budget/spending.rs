@@ -13,9 +13,8 @@ use crate::{
     kernel::{
         AskClosedWhy, Breach, CallState, CarriedOut, Extent, Grant, Limits, OnBreach, Open, OpenCall, Outcome, Record,
         Refusal, Reserve, Resource, State, TaskOrder,
-        context::{Meter, compact, of_item, of_text},
-        decide::Draft,
-        turn::batch,
+        context::{Meter, fullness, of_item, of_text},
+        draft::Draft,
     },
     model::{Item, Price, UserItem},
     tool::ToolResult,
@@ -84,7 +83,7 @@ fn unpriced(model: &ModelRef) -> String {
 fn fit(draft: &Draft<'_>, model: &ModelRef, wanted: u64) -> Result<Fit, NoFit> {
     let wanted = wanted.max(1);
     // What the next request may read at most.
-    let input = draft.state.context.meter.at_most(compact::estimated(draft));
+    let input = draft.state.context.meter.at_most(fullness::estimated(draft));
     let (model, price) = (model.clone(), draft.model(model).price);
     let (tokens, usd) = (draft.state.room(Resource::Tokens), draft.state.room(Resource::Usd));
     if tokens.is_none() && usd.is_none() {
@@ -227,7 +226,7 @@ pub(in crate::kernel) fn check_time(draft: &mut Draft<'_>) {
 fn breached(draft: &mut Draft<'_>, breach: Breach) {
     let asks = draft.state.settings.budget.on_breach == OnBreach::Ask;
     // Nobody can give a child more than its parent has granted.
-    if asks && breach.extent != Extent::Grant && batch::reaches_someone(draft) {
+    if asks && breach.extent != Extent::Grant && draft.reaches_someone() {
         let expires = draft.now.plus(draft.state.settings.ask_limit());
         draft.write(None, Record::BudgetAsk { breach, expires });
     } else {

@@ -11,10 +11,13 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::context::of_item,
+    kernel::{Limits, context::of_item},
     model::{Answer, Item, ModelError, Price},
-    words::is_default,
-    words::usage::{Cost, ShownCost, Usage},
+    words::{
+        ids::Millis,
+        is_default,
+        usage::{Cost, ShownCost, Usage},
+    },
 };
 
 /// What was used, by kind. Sums stop at the largest number.
@@ -227,4 +230,24 @@ pub(in crate::kernel) fn written(answer: &Answer) -> u64 {
 /// Our estimate of what a failed request used. A request that broke off was read, and what had arrived of its answer was written.
 pub(in crate::kernel) fn estimate_of_failure(read: u64, error: &ModelError) -> Option<Usage> {
     error.was_read().then(|| Usage { input: read, output: error.arrived, ..Usage::default() })
+}
+
+/// The budget bookkeeping of a session, beside what it has spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Account {
+    /// What the parent granted to the session, counted from `base`; `None` without a grant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Limits>,
+    /// What the session had spent when the grant was given, its ended tasks included.
+    pub base: Spent,
+    /// What counted as used when the grant was given: `base` as amounts, with what was written off by then.
+    #[serde(skip_serializing_if = "Limits::is_none")]
+    pub base_used: Limits,
+    /// Grants that the session gave to children and that nobody gave account of: they count as used.
+    #[serde(skip_serializing_if = "Limits::is_none")]
+    pub written_off: Limits,
+    /// When the clock of the running turn was started; `None` while it stands still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Millis>,
 }

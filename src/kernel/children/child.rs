@@ -13,9 +13,8 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         CarriedOut, Delivery, NextTask, Origin, Record, Refusal, State, Terms, Tie,
-        decide::Draft,
-        input::Decide,
-        turn::{advance, inbox::waiting},
+        draft::{Decide, Draft},
+        turn::{end, inbox::waiting},
     },
     permission::Chain,
     words::{
@@ -56,7 +55,7 @@ impl Decide for StopTask {
 fn stop(draft: &mut Draft<'_>, why: &str) {
     let Some(prompt) = draft.state.task_prompt().cloned() else { return };
     if draft.state.turn.as_ref().is_some_and(|turn| turn.messages.contains(&prompt)) {
-        advance::abort(draft, why);
+        end::abort(draft, why);
     } else if waiting(draft, &prompt).is_some() {
         draft.write(None, Record::Withdrawn { id: prompt });
     }

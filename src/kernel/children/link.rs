@@ -12,18 +12,21 @@
 //!
 //! Instead of a DOWN, a `task_left` closes the ticket of a child that outlives the end of its parent. All types here are stored
 //! formats: do not rename or retype a field or a variant, and give each new field a serde default. Nothing here decides; `tasks.rs`
-//! decides for a parent, `child.rs` for a child.
+//! decides for a parent, `child.rs` for a child, and `task_ask.rs` about the questions of children.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Breach, Limits, Outcome, Settings, Spent},
-    words::ids::{MessageId, Millis, Seq, SessionId},
-    words::is_default,
-    words::message::Message,
-    words::usage::Usage,
+    kernel::{AskAnswer, Breach, Limits, Outcome, Settings, Spent},
+    tool::{Access, Question},
+    words::{
+        ids::{CallId, MessageId, Millis, Seq, SessionId},
+        is_default,
+        message::Message,
+        usage::Usage,
+    },
 };
 
 /// How a child is tied to its parent: two flags.
@@ -295,4 +298,53 @@ pub struct Tie {
     /// What the child may use from here on.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub grant: Limits,
+}
+
+/// One session on the way of a question. Stored format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AskFrom {
+    /// The session.
+    pub session: SessionId,
+    /// The name of its agent.
+    pub agent: String,
+}
+
+/// A question of a child, as its parent is told of it. Stored format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TaskAsk {
+    /// The question's ticket on the child's tape.
+    pub ask: Seq,
+    /// The way that the question came: first the child, last the session that makes the call.
+    pub from: Vec<AskFrom>,
+    /// The id that the model gave to the call.
+    pub call: CallId,
+    /// Which tool.
+    pub name: String,
+    /// Its arguments, as received.
+    pub input: Arc<str>,
+    /// What is asked about.
+    pub access: Vec<Access>,
+    /// When the question expires and the call is denied.
+    pub expires: Millis,
+    /// Whether the question stays open until then, also while nobody listens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
+    /// The question that the running call asks; `None` where the question is about the call itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Arc<Question>>,
+}
+
+/// An open question of a child. Part of the stored form of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OpenTaskAsk {
+    /// The ticket of the task.
+    pub task: Seq,
+    /// The question.
+    pub asked: Arc<TaskAsk>,
+    /// The answer that a person gave, until the child has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AskAnswer>,
 }

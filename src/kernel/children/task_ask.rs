@@ -15,55 +15,15 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        AskClosedWhy, CarriedOut, Grant, Open, OpenAsk, Record, Refusal, State,
-        decide::Draft,
-        input::Decide,
-        turn::{answer_ask::AnswerAsk, grants, question},
+        AskAnswer, AskClosedWhy, AskFrom, CarriedOut, Open, OpenAsk, OpenTaskAsk, Record, Refusal, State, TaskAsk,
+        draft::{Decide, Draft},
+        turn::question,
     },
-    permission::{Offer, Rule, offers},
-    tool::{Access, Question},
-    words::ids::{CallId, Millis, Seq, SessionId},
+    permission::{Offer, offers},
+    words::ids::{Seq, SessionId},
 };
-
-/// One session on the way of a question. Stored format.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct AskFrom {
-    /// The session.
-    pub session: SessionId,
-    /// The name of its agent.
-    pub agent: String,
-}
-
-/// A question of a child, as its parent is told of it. Stored format.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct TaskAsk {
-    /// The question's ticket on the child's tape.
-    pub ask: Seq,
-    /// The way that the question came: first the child, last the session that makes the call.
-    pub from: Vec<AskFrom>,
-    /// The id that the model gave to the call.
-    pub call: CallId,
-    /// Which tool.
-    pub name: String,
-    /// Its arguments, as received.
-    pub input: Arc<str>,
-    /// What is asked about.
-    pub access: Vec<Access>,
-    /// When the question expires and the call is denied.
-    pub expires: Millis,
-    /// Whether the question stays open until then, also while nobody listens.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub waits: bool,
-    /// The question that the running call asks; `None` where the question is about the call itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub question: Option<Arc<Question>>,
-}
 
 impl TaskAsk {
     /// What a person may allow for more than this call, from narrow to wide.
@@ -77,41 +37,6 @@ impl TaskAsk {
     pub fn digest(&self) -> String {
         question::digest(&self.name, &self.input, &self.access, self.question.as_deref())
     }
-}
-
-/// An open question of a child. Part of the stored form of a state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct OpenTaskAsk {
-    /// The ticket of the task.
-    pub task: Seq,
-    /// The question.
-    pub asked: Arc<TaskAsk>,
-    /// The answer that a person gave, until the child has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<AskAnswer>,
-}
-
-/// A person's answer. Part of the stored form of a state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct AskAnswer {
-    /// The answer.
-    pub grant: Grant,
-    /// Who gave it, as the host says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub who: Option<String>,
-    /// The rules of the offer that the person chose.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<Rule>,
-}
-
-/// The longest name of a person who answers, in bytes.
-const WHO_BYTES_MAX: usize = 256;
-
-/// The name of a person as a tape has it: at most 256 bytes.
-pub(in crate::kernel) fn named(who: Option<&String>) -> Option<String> {
-    who.filter(|who| !who.is_empty()).map(|who| who[..who.floor_char_boundary(WHO_BYTES_MAX)].to_owned())
 }
 
 /// A child asks a person.
@@ -179,24 +104,6 @@ fn close(draft: &mut Draft<'_>, ask: Seq) {
 pub(in crate::kernel) fn close_of(draft: &mut Draft<'_>, task: Seq) {
     let of_task = draft.state.task_asks().filter(|(_, open)| open.task == task).map(|(ask, _)| ask);
     of_task.collect::<Vec<_>>().into_iter().for_each(|ask| close(draft, ask));
-}
-
-/// Takes a person's answer to a child's question. The child is told until it has it.
-pub(in crate::kernel) fn answer(
-    draft: &mut Draft<'_>,
-    given: &AnswerAsk,
-    open: &OpenTaskAsk,
-) -> Result<CarriedOut, Refusal> {
-    let AnswerAsk { ask, grant, who, .. } = given;
-    match grant {
-        _ if open.answer.is_some() => Err(Refusal::AskClosed { ask: *ask }),
-        Grant::Raise(_) => Err(Refusal::NotABudget { ask: *ask }),
-        _ => {
-            let (grant, rules) = grants::chosen(given, &open.asked.access, false)?;
-            let answered = Record::Granted { grant, who: named(who.as_ref()), rules };
-            Ok(CarriedOut::Done(draft.write(Some(*ask), answered)))
-        }
-    }
 }
 
 impl State {

@@ -16,9 +16,8 @@ use crate::{
         Stop, StopLevel, TaskOrder,
         budget::spending,
         children::task_ask,
-        decide::Draft,
-        input::Decide,
-        turn::{end, toolset},
+        draft::{Decide, Draft},
+        turn::toolset,
     },
     words::{
         ids::{MessageId, Millis, Seq, SessionId},
@@ -276,20 +275,10 @@ impl OpenTask {
 
 /// Stops a child at once if it was told to stop. A child is ended, or left alone as an orphan, only after the tape has the parent's
 /// end; that work follows from the state (`due.rs`).
-fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
+pub(in crate::kernel) fn stop_if_told(draft: &mut Draft<'_>, ticket: Seq) {
     if matches!(draft.state.open.get(&ticket), Some(Open::Task(task)) if task.stop_level == StopLevel::Stop) {
         draft.stop(Stop::Task(ticket));
     }
-}
-
-/// Sees to each open task after a crash. Its child may be anywhere between not made and down.
-pub(in crate::kernel) fn recover(draft: &mut Draft<'_>) {
-    let stopped = draft.state.tasks().filter(|(_, task)| task.stop_level == StopLevel::Stop);
-    let stopped: Vec<_> = stopped.map(|(ticket, _)| ticket).collect();
-    // The entries that a torn write left out come first, so that no child is started only to be stopped.
-    end::wind_up(draft);
-    stop_with_turn(draft);
-    stopped.into_iter().for_each(|ticket| stop_if_told(draft, ticket));
 }
 
 /// Stops the linked children if the running turn is being aborted.

@@ -13,8 +13,8 @@
 use crate::{
     kernel::{
         Record,
-        context::{bytes_of, compact, with_files},
-        decide::Draft,
+        context::{bytes_of, fullness, with_files},
+        draft::Draft,
     },
     model::{Item, UserItem},
     words::message::ModelRef,
@@ -53,7 +53,7 @@ pub(in crate::kernel) fn limit_of(draft: &Draft<'_>, model: &ModelRef) -> Option
 
 /// The limit of the next request.
 fn limit(draft: &Draft<'_>) -> u64 {
-    limit_of(draft, compact::model_of(draft)).unwrap_or(REQUEST_BYTES_MAX)
+    limit_of(draft, fullness::model_of(draft)).unwrap_or(REQUEST_BYTES_MAX)
 }
 
 /// Whether the next request is within its limit.

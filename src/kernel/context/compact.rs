@@ -13,28 +13,23 @@
 //! carried on all the same, within a bound, and nothing leaves the tape.
 //!
 //! A change must keep that, and that a replacement is smaller than what it replaces, by our estimate; only the host's own summary
-//! of a handoff is not checked. [`ContextState`], [`OpenCompaction`] and [`Compacted`] are stored formats. Nothing here calls a
-//! model.
+//! of a handoff is not checked. Nothing here calls a model.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        CarriedOut, NoSummary, Open, Pin, Record, Refusal, Reserve, State, Steering,
+        CarriedOut, Compacted, CompactionReason, NoSummary, Open, OpenCompaction, Record, Refusal, Reserve, State,
+        Steering,
         budget::spending,
         context::{
-            BadSummary, Carried, Cut, Fullness, Level, Meter, PruneRule, Replaced, Summarise, Window, bytes, bytes_of,
-            carry_max, check, cut, of_item, of_text, pin, prune, summary_max,
+            BadSummary, Cut, Level, PruneRule, Replaced, Summarise, bytes, bytes_of, carry_max, check, cut, fullness,
+            of_item, of_text, pin, prune, summary_max,
         },
-        decide::Draft,
-        input::Decide,
-        turn::advance,
+        draft::{Decide, Draft},
     },
-    model::{Item, Price, UserItem},
-    tool::Todo,
-    words::{ids::Seq, is_default, message::ModelRef, usage::Usage},
+    model::Item,
+    words::{ids::Seq, message::ModelRef, usage::Usage},
 };
 
 /// A host asks for a compaction now.
@@ -61,139 +56,13 @@ impl Decide for Compact {
 /// The number of failures in a row after which the session requests no further summary by itself. A host may still ask for one.
 const FAILURES_MAX: u32 = 3;
 
-/// What a session knows of its context beside the history. Part of the stored form of a state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ContextState {
-    /// Our estimate of the history's tokens.
-    pub estimated: u64,
-    /// Our estimate of the history's bytes in a request.
-    pub bytes: u64,
-    /// The provider's last figure for the context, and the factor learned from it.
-    pub meter: Meter,
-    /// The newest summary, as the model wrote it.
-    pub summary: Option<Arc<str>>,
-    /// The number of items at the front of the history that stand for the part that was cut off: 0 or 1.
-    pub front: usize,
-    /// The data that is carried on, beside the summary, from the part that was cut off.
-    pub carried: Carried,
-    /// The pinned messages, in the order in which they were pinned: their words stay whatever is cut off.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pins: Vec<Pin>,
-    /// Models whose provider refused a request as too large, and the size that their windows count as since, in tokens.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub learned: Vec<(ModelRef, u64)>,
-    /// Models whose provider refused a request because of its bytes, and how many a request may have since, by our estimate.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub learned_bytes: Vec<(ModelRef, u64)>,
-    /// How full the context was at the newest request; zero after the history was replaced.
-    pub fullness: Fullness,
-    /// The number of compactions that failed in a row.
-    pub failures: u32,
-    /// The number of compactions that took place.
-    pub compactions: u64,
-    /// A finished compaction that is put in place as soon as no request is open.
-    pub ready: Option<Arc<Compacted>>,
-    /// The ticket of that compaction; 0 for none.
-    pub ready_ticket: Seq,
-    /// The entry that recorded that compaction; 0 for none.
-    pub ready_entry: Seq,
-    /// The entry that recorded the newest compaction in place, or the newest handoff with a summary; 0 for none.
-    pub newest: Seq,
-    /// The to-do list of the session. It stays over a compaction, and goes back with the conversation.
-    #[serde(skip_serializing_if = "is_default")]
-    pub todos: Arc<[Todo]>,
-}
-
-/// Why a compaction was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum CompactionReason {
-    /// The context was too full.
-    Threshold,
-    /// The provider refused a request as too large.
-    Overflow,
-    /// A host asked for it.
-    Asked,
-}
-
-/// A compaction that was opened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OpenCompaction {
-    /// Why it was opened.
-    pub reason: CompactionReason,
-    /// The model that writes the summary.
-    pub model: ModelRef,
-    /// The position of the first history item that stays; the items before it are replaced.
-    pub first_kept: usize,
-    /// The position at which the turn begins that the cut goes through; `None` for a cut between turns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub split_turn: Option<usize>,
-    /// The tokens that the next request would have taken.
-    pub used: u64,
-    /// The tokens that a request may take.
-    pub usable: u64,
-    /// The most tokens that the summariser may be shown, by our estimate.
-    pub room: u64,
-    /// The price of the tokens of the request for the summary; `None` where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
-    /// The tokens that are reserved for that request.
-    pub reserved: Reserve,
-}
-
-/// A finished compaction: what takes the place of the items before the cut.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Compacted {
-    /// What the model wrote; `None` where the oldest part was cut off without a summary.
-    pub summary: Option<Arc<str>>,
-    /// The tokens that writing it took: the provider's figures.
-    pub usage: Usage,
-    /// Our estimate of those tokens, where the provider gave no figures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimated: Option<Usage>,
-    /// The number of further tries that the provider read and that came to nothing, or that nobody waited for.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub lost: u32,
-    /// The position of the first history item that stays; the items before it are replaced.
-    pub first_kept: usize,
-    /// The calls among the replaced items.
-    pub replaced: Vec<Replaced>,
-    /// The most tokens of the host's own words that are carried on.
-    pub carry: u64,
-}
-
-/// The window of the running turn's model (between turns, of the session's), and the tokens that the next request would take.
-pub(in crate::kernel) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
-    let window = window_of(draft, model_of(draft));
-    (window, draft.state.context.meter.used(estimated(draft)))
-}
-
-/// The model of the running turn; between turns, of the session.
-pub(in crate::kernel) fn model_of<'d>(draft: &'d Draft<'_>) -> &'d ModelRef {
-    let turn_model = draft.state.turn.as_ref().and_then(|turn| turn.model.as_ref());
-    turn_model.unwrap_or(&draft.state.settings.model)
-}
-
-/// The window of a model: as the host knows it, or smaller if the provider refused a request that should have fitted.
-fn window_of(draft: &Draft<'_>, model: &ModelRef) -> Window {
-    let window = draft.model(model).window;
-    let learned = draft.state.context.learned.iter().find(|(of, learned)| of == model && *learned < window.context);
-    let window = learned.map_or(window, |(_, learned)| Window::new(*learned, window.output));
-    match draft.state.settings.compaction.reserve {
-        Some(reserve) if learned.is_none() || reserve < window.reserve => window.with_reserve(reserve),
-        _ => window,
-    }
-}
-
 /// The cut of the conversation: the newest tokens stay, as many as the settings or the window say. If a provider has refused a
 /// request as too large, at most half of the usable window stays; if the present request was refused and that cuts nothing off,
 /// only the newest item stays.
 fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
-    let (window, _) = fullness(draft);
+    let (window, _) = fullness::fullness(draft);
     let (history, context) = (&draft.state.history, &draft.state.context);
-    let bytes_max = bytes::limit_of(draft, model_of(draft));
+    let bytes_max = bytes::limit_of(draft, fullness::model_of(draft));
     // Where bytes are what runs out, an item is as large as its share of them.
     let size = |item: &Item| {
         let share = |max: u64| u128::from(bytes_of(item)) * u128::from(window.usable()) / u128::from(max.max(1));
@@ -206,23 +75,6 @@ fn cut_of(draft: &Draft<'_>) -> Option<Cut> {
         true => found(keep.min(window.usable() / 2)).or_else(|| overflowed(draft).then(|| found(0))?),
         false => found(keep),
     }
-}
-
-/// The same as [`fullness`], with the steering messages that will join the next request.
-pub(in crate::kernel) fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
-    let (window, used) = fullness(draft);
-    let waiting = draft.state.steering.iter().map(|waiting| {
-        let parts = waiting.message.parts.clone();
-        of_item(&Item::User(UserItem { id: waiting.message.id.clone(), parts, fragment: Default::default() }))
-    });
-    (window, used.saturating_add(draft.state.context.meter.corrected(waiting.sum())))
-}
-
-/// Our estimate of the whole next request, in tokens.
-pub(in crate::kernel) fn estimated(draft: &Draft<'_>) -> u64 {
-    let state = &draft.state;
-    let beside = of_text(&state.settings.system).saturating_add(draft.env.tools_tokens(&state.env));
-    state.context.estimated.saturating_add(beside)
 }
 
 /// Whether there is room for the next step.
@@ -245,7 +97,7 @@ pub(in crate::kernel) fn make_room(draft: &mut Draft<'_>) -> Room {
         return Room::Never;
     }
     let is_smaller = bytes::leave_out_files(draft);
-    let (window, _) = fullness(draft);
+    let (window, _) = fullness::fullness(draft);
     let mut level = level_of(draft);
     if level >= Level::Compact && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
         level = pruned(draft, PruneRule::default()).unwrap_or(level);
@@ -255,7 +107,7 @@ pub(in crate::kernel) fn make_room(draft: &mut Draft<'_>) -> Room {
     let mut must = level == Level::Full || overflowed_still;
     if must && overflowed(draft) && draft.state.compaction().is_none() && draft.state.context.ready.is_none() {
         // The provider refused the request, so outputs of this turn are pruned too. Half of the usable window stays.
-        let by_bytes = bytes::limit_of(draft, model_of(draft)).map_or(u64::MAX, |max| max / 8);
+        let by_bytes = bytes::limit_of(draft, fullness::model_of(draft)).map_or(u64::MAX, |max| max / 8);
         let protect = by_bytes.min(window.usable() / 2);
         let rule = PruneRule { turns: 0, protect, minimum: 0, tools: &[] };
         if let Some(now) = pruned(draft, rule) {
@@ -272,7 +124,7 @@ pub(in crate::kernel) fn make_room(draft: &mut Draft<'_>) -> Room {
     if !must || draft.state.compaction().is_none() {
         return Room::Made;
     }
-    if advance::strongest(draft) == Some(Steering::AbortRunning) {
+    if draft.state.strongest_steering() == Some(Steering::AbortRunning) {
         // A message that aborts running work is not made to wait for a summary.
         truncate(draft);
         return Room::Made;
@@ -292,7 +144,7 @@ fn pruned(draft: &mut Draft<'_>, rule: PruneRule<'_>) -> Option<Level> {
 
 /// How full the context of the next request is, in tokens or in bytes.
 fn level_of(draft: &Draft<'_>) -> Level {
-    let (window, used) = with_steering(draft);
+    let (window, used) = fullness::with_steering(draft);
     if bytes::fit(draft) { window.level(used) } else { Level::Full }
 }
 
@@ -302,13 +154,13 @@ fn overflowed(draft: &Draft<'_>) -> bool {
 
 /// Opens a compaction, if there are items that it could replace and the budget allows it.
 fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal> {
-    let (window, used) = fullness(draft);
+    let (window, used) = fullness::fullness(draft);
     let settings = draft.state.settings.clone();
     let found = cut_of(draft).ok_or(Refusal::NothingToCompact)?;
     let meter = draft.state.context.meter;
     let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
     // The summariser may have another window, and its provider may count more tokens than we estimate.
-    let shown = window_of(draft, &model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
+    let shown = fullness::window_of(draft, &model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
     // Four bytes make a token, and a fifth of the limit is left for what stands around the text.
     let shown = bytes::limit_of(draft, &model).map_or(shown, |max| shown.min(max / 5));
     // An earlier try may have failed because it was too large.
@@ -382,7 +234,7 @@ pub(in crate::kernel) fn close_unaffordable(draft: &mut Draft<'_>) {
 
 /// A compaction that puts the host's own summary in the place of the whole conversation.
 pub(in crate::kernel) fn in_place_of_all(draft: &Draft<'_>, summary: &Arc<str>) -> Compacted {
-    let (window, _) = fullness(draft);
+    let (window, _) = fullness::fullness(draft);
     let all = draft.state.history.iter().count();
     Compacted { summary: Some(summary.clone()), ..without_summary(draft, all, window.usable()) }
 }
@@ -390,7 +242,7 @@ pub(in crate::kernel) fn in_place_of_all(draft: &Draft<'_>, summary: &Arc<str>) 
 /// Cuts off the oldest part without a summary, if that makes the context smaller.
 fn truncate(draft: &mut Draft<'_>) {
     let open = draft.state.compaction().map(|(ticket, open)| (ticket, open.first_kept));
-    let (window, _) = fullness(draft);
+    let (window, _) = fullness::fullness(draft);
     let first_kept = open.map(|(_, first_kept)| first_kept);
     let Some(first_kept) = first_kept.or_else(|| Some(cut_of(draft)?.first_kept)) else { return };
     // A summary that was requested before this decision counts as read by the provider, though no report will say so.

@@ -12,14 +12,11 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        CarriedOut, Outcome, Record, Refusal, State,
-        context::{Level, Speaker, carry_max, compact, of_text, said},
-        decide::Draft,
-        input::Decide,
+        CarriedOut, Outcome, Pin, Record, Refusal, State,
+        context::{Level, Speaker, carry_max, fullness, of_text, said},
+        draft::{Decide, Draft},
     },
     model::Item,
     words::{ids::MessageId, message::Message},
@@ -77,15 +74,6 @@ impl Decide for UnpinMessage {
     }
 }
 
-/// A pinned message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pin {
-    /// The message.
-    pub message: MessageId,
-    /// The words of the message, whole.
-    pub text: Arc<str>,
-}
-
 /// Refuses a message that is sent or edited as pinned, if there is no room for its words.
 pub(in crate::kernel) fn may_be_pinned(draft: &Draft<'_>, message: &Message) -> Result<(), Refusal> {
     has_room(draft, &said(&message.parts), Some(&message.id))
@@ -94,7 +82,7 @@ pub(in crate::kernel) fn may_be_pinned(draft: &Draft<'_>, message: &Message) -> 
 /// Refuses words that do not fit beside the pinned messages and the waiting messages that are to be pinned. `but` is a waiting
 /// message that does not count.
 fn has_room(draft: &Draft<'_>, text: &str, but: Option<&MessageId>) -> Result<(), Refusal> {
-    let (window, _) = compact::fullness(draft);
+    let (window, _) = fullness::fullness(draft);
     let state = &draft.state;
     let waiting = state.queue.iter().chain(&state.steering).map(|waiting| &waiting.message);
     let waiting = waiting.filter(|message| message.pinned && Some(&message.id) != but);
@@ -110,7 +98,7 @@ fn has_room(draft: &Draft<'_>, text: &str, but: Option<&MessageId>) -> Result<()
 /// Ends the turn if the pinned messages leave too little of this model's window, because they were pinned under a larger one. No
 /// summary could make room, and pinned words are not cut off in silence. Gives true if the turn was ended.
 pub(in crate::kernel) fn leave_no_room(draft: &mut Draft<'_>) -> bool {
-    let (state, (window, used)) = (&draft.state, compact::with_steering(draft));
+    let (state, (window, used)) = (&draft.state, fullness::with_steering(draft));
     let is_tight = window.level(used) >= Level::Compact || state.turn.as_ref().is_some_and(|turn| turn.overflowed);
     let pinned = state.context.pins.iter().map(|pin| of_text(&pin.text)).sum();
     let (pinned, max) = (state.context.meter.corrected(pinned), window.usable() / 2);

@@ -9,54 +9,10 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::{kernel::Settings, words::is_default};
+use crate::kernel::{Layer, PromptSection, Settings};
 
 /// What stands between two sections.
 const BETWEEN: &str = "\n\n";
-
-/// Whose a section of the system prompt is. The order is that of the prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Layer {
-    /// For a family of models.
-    Provider,
-    /// The agent's own prompt.
-    Agent,
-    /// What the session finds around it: the folder, the date, the files.
-    Environment,
-    /// Instructions from files of the project and of the user.
-    Rules,
-    /// What the agent in force adds to the session's own prompt.
-    Addition,
-}
-
-/// One section of a system prompt, by its size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PromptSection {
-    /// Whose it is.
-    pub layer: Layer,
-    /// Its name, such as `git` or `AGENTS.md`.
-    pub name: String,
-    /// Who gave it: a file, or the name of a provider. Empty for the runtime.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub origin: String,
-    /// The bytes of its text; 0 for a section that was left out.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub bytes: usize,
-    /// Why it was cut or left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-}
-
-impl PromptSection {
-    pub(crate) fn new(layer: Layer, name: impl Into<String>) -> PromptSection {
-        PromptSection { layer, name: name.into(), origin: String::new(), bytes: 0, note: None }
-    }
-}
 
 impl Settings {
     /// The sections of the system prompt in their order, each with its text; those that were left out have none. One section

@@ -10,16 +10,12 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        CarriedOut, Entry, Record, Refusal, State,
-        context::{Carried, compact, of_item},
-        decide::Draft,
-        input::Decide,
+        CarriedOut, Entry, Record, Refusal, State, Undone,
+        context::{fullness, of_item},
+        draft::{Decide, Draft},
     },
-    model::History,
     words::ids::Seq,
 };
 
@@ -43,8 +39,8 @@ impl Decide for UndoCompaction {
         }
         let front: u64 = state.history.iter().take(state.context.front).map(|item| of_item(item)).sum();
         let back: u64 = undone.history.iter().map(|item| of_item(item)).sum();
-        let (window, _) = compact::fullness(draft);
-        let estimated = compact::estimated(draft).saturating_sub(front).saturating_add(back);
+        let (window, _) = fullness::fullness(draft);
+        let estimated = fullness::estimated(draft).saturating_sub(front).saturating_add(back);
         let used = draft.state.context.meter.corrected(estimated);
         if used >= window.usable() {
             return Err(Refusal::WouldNotFit { used, usable: window.usable() });
@@ -55,24 +51,6 @@ impl Decide for UndoCompaction {
     fn in_words(&self) -> String {
         format!("compaction {} was undone", self.undone.compaction)
     }
-}
-
-/// The entry that undoes a compaction: what stood in the context before it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Undone {
-    /// The entry that recorded the compaction.
-    pub compaction: Seq,
-    /// The items that the compaction replaced.
-    pub history: History,
-    /// The number of items at the front that stood for the part that an earlier compaction cut off: 0 or 1.
-    pub front: usize,
-    /// The summary before the compaction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Arc<str>>,
-    /// The data that was carried on before the compaction.
-    pub carried: Carried,
-    /// The entry that recorded the compaction before this one; 0 for none.
-    pub newest: Seq,
 }
 
 impl Undone {

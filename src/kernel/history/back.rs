@@ -19,15 +19,13 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        BranchSummary, CarriedOut, ContextState, Open, Record, Refusal, RestoredFiles, State, decide::Draft,
-        history::branch, input::Decide,
+        BranchSummary, CarriedOut, Open, Record, Refusal, RestoredFiles, RolledBack, State, WentBack,
+        draft::{Decide, Draft},
+        history::branch,
     },
-    model::History,
-    words::ids::{MessageId, Seq},
+    words::ids::Seq,
 };
 
 /// A host takes the conversation back to a point. The entry was worked out from the tape.
@@ -75,62 +73,6 @@ impl Decide for RollBack {
 
     fn about(&self) -> Option<Seq> {
         Some(self.back.to)
-    }
-}
-
-/// What a host asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Way {
-    /// Back to a point.
-    Rollback,
-    /// Back to before the newest message.
-    Undo,
-    /// Back to where the newest undo came from.
-    Redo,
-}
-
-/// The conversation goes back to a point of the tape.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RolledBack {
-    /// The newest entry before this one: the rollback was worked out for the conversation as it was there.
-    pub from: Seq,
-    /// The conversation is what it was when this entry was the newest.
-    pub to: Seq,
-    /// What the host asked for.
-    pub way: Way,
-    /// Messages of the host that are no part of the conversation any more, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gone: Vec<MessageId>,
-    /// Messages of the host that are part of it again, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub again: Vec<MessageId>,
-    /// The number of history items that stay, from the front.
-    pub keep: usize,
-    /// The items that follow them.
-    #[serde(default, skip_serializing_if = "History::is_empty")]
-    pub items: History,
-    /// Hash of the history as it was at `to`.
-    pub hash: String,
-    /// The context as it was at `to`.
-    pub context: Arc<ContextState>,
-}
-
-/// The newest entry that went back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WentBack {
-    /// The entry.
-    pub entry: Seq,
-    /// The point that the conversation went back to.
-    pub to: Seq,
-}
-
-impl RolledBack {
-    /// Whether an open compaction that cuts at `first_kept` is given up: items that it sums up are gone, or none would stay behind
-    /// the cut.
-    pub(in crate::kernel) fn gives_up(&self, first_kept: usize) -> bool {
-        first_kept > self.keep || first_kept >= self.keep.saturating_add(self.items.len())
     }
 }
 

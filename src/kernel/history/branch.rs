@@ -9,25 +9,18 @@
 //! the budget, opened before the request is made. The summary closes the ticket, or the report that there is none, or the end of
 //! the process; in the last case the whole reserve counts as used. While such a ticket is open, a second one is refused.
 //!
-//! A change must keep that the usage counts once on each of these ways. [`BranchSummary`], [`BranchRequest`] and [`OpenBranch`] are
-//! stored formats. No tape is read and no model is called here.
+//! A change must keep that the usage counts once on each of these ways. No tape is read and no model is called here.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        CarriedOut, Entry, NoSummary, Open, Record, Refusal, Reserve, State, context::FileOperations, decide::Draft,
-        history::said::Said, input::Decide,
+        BranchSummary, CarriedOut, Entry, NoSummary, Open, OpenBranch, Record, Refusal, Reserve, State,
+        draft::{Decide, Draft},
+        history::said::Said,
     },
-    model::{Item, Price, UserItem},
-    words::{
-        ids::{MessageId, Seq},
-        is_default,
-        message::ModelRef,
-        usage::Usage,
-    },
+    model::{Item, UserItem},
+    words::ids::{MessageId, Seq},
 };
 
 /// Reserves budget for a branch summary.
@@ -133,58 +126,6 @@ impl Branch {
         let to = entries.last().map_or(after, |entry| entry.seq);
         Branch { from: after, to, items: items.unwrap_or_default() }
     }
-}
-
-/// The summary of a branch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BranchSummary {
-    /// The entry after which the branch began.
-    pub from: Seq,
-    /// The last entry of the branch.
-    pub to: Seq,
-    /// The text of the summary.
-    pub summary: Arc<str>,
-    /// The tokens that writing it took: the provider's figures.
-    pub usage: Usage,
-    /// The files that were touched on the branch.
-    pub files: FileOperations,
-    /// The request that wrote the summary, or was to. `None` where the budget allowed none; then nothing is charged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<BranchRequest>,
-}
-
-/// A request for the summary of a branch that is about to be made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OpenBranch {
-    /// The model that writes the summary.
-    pub model: ModelRef,
-    /// The price of the model's tokens; `None` where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
-    /// The tokens that the request reads and may write, as far as can be told before.
-    pub wanted: Reserve,
-    /// The tokens that are reserved for the request.
-    pub reserved: Reserve,
-}
-
-/// The request that wrote the summary of a branch, or was to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BranchRequest {
-    /// The ticket that was opened for the request.
-    pub ticket: Seq,
-    /// The model that wrote the summary.
-    pub model: ModelRef,
-    /// The price of the model's tokens; `None` where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
-    /// The tokens that were reserved for the request.
-    pub reserved: Reserve,
-    /// Our estimate of the tokens used, where the provider gave no figures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimated: Option<Usage>,
-    /// The number of further tries that the provider read and that came to nothing.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub lost: u32,
 }
 
 /// Closes the ticket of a summary that failed or that nobody waits for any more. Its usage counts.

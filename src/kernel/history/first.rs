@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{Delivery, Entry, Record, State},
-    words::ids::{Millis, Seq},
-    words::message::{Message, MessageTime, Role},
+    words::{
+        ids::{Millis, Seq},
+        message::{Message, MessageTime, Role},
+    },
 };
 
 /// The first entries of a tape (the state, and the prompt of a child's task), and the state that they fold to.

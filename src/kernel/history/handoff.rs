@@ -12,10 +12,12 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    kernel::{CarriedOut, Record, Refusal, State, context::compact, decide::Draft, input::Decide},
+    kernel::{
+        AnchorMark, CarriedOut, Record, Refusal, State,
+        context::compact,
+        draft::{Decide, Draft},
+    },
     tape::anchor_name_of,
     words::ids::Seq,
 };
@@ -87,21 +89,6 @@ impl HandOff {
 
 /// The name of the first file of a tape.
 const FIRST: &str = "session-start";
-
-/// The anchor that a session goes on from, linked to the one before it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AnchorMark {
-    /// The number of the tape's file that the anchor begins, from 1.
-    pub number: u64,
-    /// The name of the anchor.
-    pub name: String,
-    /// The number of the file before it.
-    pub before: u64,
-    /// The name of the anchor before it.
-    pub before_name: String,
-    /// The last entry of the file before it.
-    pub before_last: Seq,
-}
 
 impl State {
     /// The mark of an anchor that begins behind the newest entry.

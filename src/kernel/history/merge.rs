@@ -14,18 +14,14 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        CarriedOut, Entry, Record, Refusal, Spent, State, Trail,
-        decide::Draft,
+        CarriedOut, Entry, ForkMade, Merged, MergedLast, Record, Refusal, Spent, State, Trail,
+        draft::{Decide, Draft},
         history::{said::Said, trail::jumps},
-        input::Decide,
     },
     model::{History, Item, ToolResultItem},
-    tool::FileChange,
-    words::ids::{MessageId, Millis, Seq, SessionId},
+    words::ids::Seq,
 };
 
 /// A host merges a fork. The entry was worked out from both tapes.
@@ -58,77 +54,10 @@ impl Decide for Merge {
     }
 }
 
-/// The entry that merges a fork.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Merged {
-    /// The id of the fork.
-    pub fork: SessionId,
-    /// Which of the forks that had this id.
-    pub made: ForkMade,
-    /// The newest entry of this tape before this one: the merge was planned for the conversation as it was there.
-    pub onto: Seq,
-    /// The entry of the fork's tape after which the merged part begins: the fork's first own entry, or the last one merged before.
-    pub from: Seq,
-    /// The newest entry of the fork's tape that is merged.
-    pub to: Seq,
-    /// The merged items. Results in them name this entry as their own.
-    #[serde(default, skip_serializing_if = "History::is_empty")]
-    pub items: History,
-    /// What the fork has used, with its ended tasks, since it was made or last counted here.
-    pub spent: Spent,
-    /// The files that were changed in the fork, in the order of the changes. Their former contents are kept beside the fork's tape.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<FileChange>,
-    /// The calls that ran in the fork without saying which files they changed, one line each.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unlisted: Vec<String>,
-    /// The folder of the fork's large outputs, because the merged items name files in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spill: Option<String>,
-}
-
-/// Tells apart the forks that had the same id: after one was deleted, another may be made under its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForkMade {
-    /// The first entry of the fork's own tape.
-    pub entry: Seq,
-    /// The time of that entry.
-    pub time: Millis,
-}
-
-/// The newest entry that merged a fork.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MergedLast {
-    /// The entry.
-    pub entry: Seq,
-    /// The id of the fork.
-    pub fork: SessionId,
-    /// Which of the forks that had this id.
-    pub made: ForkMade,
-    /// The newest entry of the fork's tape that is merged.
-    pub to: Seq,
-}
-
 impl Merged {
     /// Whether the entry merges the fork that began with this state, and not an earlier fork with the same id.
     pub(crate) fn is_of(&self, then: &State) -> bool {
         self.fork == then.session && self.made == made_with(then)
-    }
-
-    /// The hosts' messages among the merged items, oldest first.
-    #[must_use]
-    pub fn messages(&self) -> Vec<MessageId> {
-        let said = self.items.iter().filter_map(|item| match &**item {
-            Item::User(user) if !user.id.is_reserved() => Some(user.id.clone()),
-            _ => None,
-        });
-        said.collect()
-    }
-
-    /// Whether there is nothing to merge: nothing was said, and nothing was used.
-    #[must_use]
-    pub fn is_nothing(&self) -> bool {
-        self.items.is_empty() && self.files.is_empty() && self.unlisted.is_empty() && self.spent == Spent::default()
     }
 }
 

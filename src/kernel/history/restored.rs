@@ -8,12 +8,9 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    kernel::{CarriedOut, Record, Refusal, decide::Draft, input::Decide},
-    tool::FileChange,
-    words::ids::Seq,
+use crate::kernel::{
+    CarriedOut, Record, Refusal, RestoredFiles,
+    draft::{Decide, Draft},
 };
 
 /// A host has put files back, and has that recorded.
@@ -32,27 +29,4 @@ impl Decide for RecordRestored {
     fn in_words(&self) -> String {
         "files were put back".to_owned()
     }
-}
-
-/// What a restore did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RestoredFiles {
-    /// Changes after this entry were taken back.
-    pub since: Seq,
-    /// The name of the restore in the notes beside the tape.
-    pub key: String,
-    /// The files that the restore changed, in the order of the changes.
-    pub files: Vec<FileChange>,
-    /// The files that the restore left as they are, and why.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<RefusedFile>,
-}
-
-/// A file that was left as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusedFile {
-    /// The path of the file, as it stands on the tape.
-    pub path: String,
-    /// Why.
-    pub why: String,
 }

@@ -21,10 +21,12 @@ use crate::{
         CallState, CarriedOut, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop,
         budget::spending::{self, Fit},
         children::tasks,
-        context::compact::{self, Room},
-        decide::Draft,
-        input::Decide,
-        state::Next,
+        context::{
+            compact::{self, Room},
+            fullness,
+        },
+        draft::{Decide, Draft},
+        state::{Next, short_hash},
         turn::{batch, end, inbox, recover, switch, toolset},
     },
     model::Answer,
@@ -40,7 +42,7 @@ pub(crate) struct Abort {
 
 impl Decide for Abort {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
-        abort(draft, &self.reason);
+        end::abort(draft, &self.reason);
         Ok(CarriedOut::Done(draft.state.seq))
     }
 
@@ -149,7 +151,7 @@ fn begin_turn(draft: &mut Draft<'_>) -> bool {
 fn go_on(draft: &mut Draft<'_>) -> bool {
     if let Some((ticket, request)) = draft.state.request() {
         // While the model streams, only the strongest steering does not wait for the end of the answer.
-        if !request.closing && strongest(draft) == Some(Steering::AbortRunning) {
+        if !request.closing && draft.state.strongest_steering() == Some(Steering::AbortRunning) {
             draft.write(Some(ticket), Record::Closing { why: None });
             draft.stop(Stop::Request(ticket));
         }
@@ -174,7 +176,9 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
         None => return false,
         // A message that steers is read before the turn may end. It never stretches a turn beyond its limit; it begins the next
         // one.
-        Some(Next::End(outcome)) if no_steps_left(draft) || draft.state.steering.is_empty() => finish(draft, outcome),
+        Some(Next::End(outcome)) if draft.state.has_no_steps_left() || draft.state.steering.is_empty() => {
+            finish(draft, outcome)
+        }
         Some(_) => match compact::make_room(draft) {
             Room::Awaited => return false,
             Room::Never => {}
@@ -189,31 +193,12 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
     true
 }
 
-fn no_steps_left(draft: &Draft<'_>) -> bool {
-    let limit = draft.state.settings.steps_max.map(|max| max.max(1));
-    draft.state.turn.as_ref().is_some_and(|turn| {
-        let is_over = limit.is_some_and(|max| turn.step >= max);
-        is_over || matches!(turn.next, Next::End(Outcome::StepLimit { .. }))
-    })
-}
-
-/// Whether the running turn can read no new message: it is being ended, or it makes no further request that could carry one.
-pub(in crate::kernel) fn reads_no_more(draft: &Draft<'_>) -> bool {
-    // While the last request waits for its retry, a new message can still join it.
-    draft.state.is_ending() || (no_steps_left(draft) && draft.state.wait().is_none())
-}
-
-/// The strongest wish among the steering messages that wait.
-pub(in crate::kernel) fn strongest(draft: &Draft<'_>) -> Option<Steering> {
-    draft.state.steering.iter().map(crate::kernel::Waiting::steering).max()
-}
-
 fn finish(draft: &mut Draft<'_>, outcome: Outcome) {
     draft.write(None, Record::TurnFinished { outcome });
 }
 
 /// Ends a wait before a retry: the request is made again, with the steering messages that came meanwhile.
-pub(in crate::kernel) fn request_again(draft: &mut Draft<'_>) {
+fn request_again(draft: &mut Draft<'_>) {
     inbox::deliver_steering(draft);
     let attempt = draft.state.turn.as_ref().map_or(1, |turn| turn.retries.saturating_add(1));
     open_request(draft, attempt);
@@ -227,7 +212,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let step = turn.step.saturating_add(u32::from(attempt == 1));
     let last = settings.steps_max.is_some_and(|max| step >= max.max(1));
     let model = turn.model.clone().unwrap_or_else(|| settings.model.clone());
-    let (room, used) = compact::fullness(draft);
+    let (room, used) = fullness::fullness(draft);
     let wanted = settings.params.max_output.unwrap_or(room.output);
     let by_window = room.answer_max(used, wanted);
     let Some(fit) = spending::for_request(draft, &model, by_window.unwrap_or(wanted)) else { return };
@@ -239,7 +224,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         false => draft.env.toolbox_hash(&draft.state.env).to_owned(),
     };
     let params = serde_json::to_string(&(&settings.params, &turn.tools, &settings.allowed_tools())).unwrap_or_default();
-    let masked = if last { BTreeSet::new() } else { toolset::masked(draft) };
+    let masked = if last { BTreeSet::new() } else { masked(draft) };
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let mask: String = masked.iter().map(|tool| format!("\n-{tool}")).collect();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
@@ -261,7 +246,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         masked,
         used,
         usable: room.usable(),
-        estimated: compact::estimated(draft),
+        estimated: fullness::estimated(draft),
         price,
         reserved,
         max_output,
@@ -271,10 +256,6 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     // The entry changes the turn, which would be copied as long as it is held here.
     drop(turn);
     draft.write(None, Record::Request(opened));
-}
-
-pub(crate) fn short_hash(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
 /// What the turn does once the calls of an answer are done: the table of [`Finish`].
@@ -296,20 +277,6 @@ pub(in crate::kernel) fn after_answer(answer: &Answer, last: Option<u32>, at_wor
         (Some(steps), Next::Step) => Next::End(Outcome::StepLimit { steps }),
         (Some(steps), Next::End(Outcome::Done)) if at_work => Next::End(Outcome::StepLimit { steps }),
         (_, next) => next,
-    }
-}
-
-/// Begins to end the running turn: [`advance`] then closes what is open in it, so that every call gets a result. Queued messages
-/// stay. Linked children are stopped, also those that work while no turn runs.
-pub(in crate::kernel) fn abort(draft: &mut Draft<'_>, reason: &str) {
-    abort_turn(draft, reason);
-    tasks::stop_linked(draft);
-}
-
-/// As [`abort`], without the children.
-pub(in crate::kernel) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
-    if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
-        draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });
     }
 }
 
@@ -345,4 +312,31 @@ fn end_what_is_open(draft: &mut Draft<'_>) -> bool {
     let Some(outcome) = draft.state.turn.as_ref().and_then(|turn| turn.ending.clone()) else { return false };
     finish(draft, outcome);
     true
+}
+
+/// The tools that the next request leaves out because the rules deny them in full, and the choices of tools that they deny. The mask comes last, behind what the agent has
+/// and what messages switched: so neither brings back a denied tool. Only tools that would be offered otherwise are named.
+fn masked(draft: &Draft<'_>) -> BTreeSet<String> {
+    let (settings, turn) = (&draft.state.settings, draft.state.turn.as_ref());
+    let allowed = settings.allowed_tools();
+    let is_on = |tool: &str| {
+        toolset::has(allowed.as_ref(), tool) && !turn.is_some_and(|turn| toolset::is_off(&turn.tools, tool))
+    };
+    let globs = draft.env.globs();
+    draft.env.masked(&draft.state.env, |name, permissions| match (name.split_once(toolset::CHOICE), permissions) {
+        (None, _) => settings.masks(permissions) && is_on(name),
+        // Of a tool that is masked itself the model is told no choice.
+        (Some((tool, _)), [permission, pattern]) => {
+            is_on(tool) && !settings.masks(&permissions[..1]) && settings.denies(permission, pattern, globs)
+        }
+        (Some(_), _) => false,
+    })
+}
+
+/// Makes the request again if its wait is over.
+pub(in crate::kernel) fn end_wait_when_due(draft: &mut Draft<'_>) {
+    let is_due = draft.state.wait().is_some_and(|(_, wait)| wait.until <= draft.now);
+    if is_due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
+        request_again(draft);
+    }
 }

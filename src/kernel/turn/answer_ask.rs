@@ -1,24 +1,23 @@
 //! The answer to an ask: what a person said about a call, and what follows from it for the call and for those that wait beside it.
 //!
-//! An ask of a child goes on to the child (`task_ask.rs`), and one for more of a budget to the account (`spending.rs`). The rules of a
-//! standing grant are chosen in `grants.rs`.
+//! An ask of a child goes on to the child (`task_ask.rs`), and one for more of a budget to the account (`spending.rs`). What the
+//! rules of a standing grant allow is decided in `grants.rs`.
 //!
 //! A change must keep that an answer counts for what the person was shown: a digest that does not fit is refused.
 
 use crate::{
     kernel::{
-        CallVerdict, CarriedOut, Grant, Open, OpenAsk, Outcome, Record, Refusal,
+        CallVerdict, CarriedOut, Grant, Open, OpenAsk, OpenTaskAsk, Outcome, Record, Refusal,
         budget::spending,
-        children::task_ask,
-        decide::Draft,
-        input::Decide,
+        draft::{Decide, Draft},
         turn::{
             batch::{fail, release_granted},
             grants, question,
         },
     },
-    permission::Rule,
+    permission::{Rule, offers},
     tape::Cause,
+    tool::Access,
     words::ids::Seq,
 };
 
@@ -41,14 +40,14 @@ pub(crate) struct AnswerAsk {
 impl Decide for AnswerAsk {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         draft.cause = Some(Cause::Entry(self.ask));
-        let (ask, grant, who) = (self.ask, &self.grant, task_ask::named(self.who.as_ref()));
+        let (ask, grant, who) = (self.ask, &self.grant, named(self.who.as_ref()));
         if let (Some(shown), Some(digest)) = (&self.digest, draft.state.digest_of(ask))
             && *shown != digest
         {
             return Err(Refusal::NotShown { ask });
         }
         if let Some(Open::TaskAsk(open)) = draft.state.open.get(&ask).cloned() {
-            return task_ask::answer(draft, self, &open);
+            return answer_child(draft, self, &open);
         }
         let Some(Open::Ask(OpenAsk { call, access, question, .. })) = draft.state.open.get(&ask) else {
             return spending::answer(draft, ask, grant, who);
@@ -56,7 +55,7 @@ impl Decide for AnswerAsk {
         if matches!(grant, Grant::Raise(_)) {
             return Err(Refusal::NotABudget { ask });
         }
-        let (grant, rules) = grants::chosen(self, access, draft.state.grants.len() >= grants::GRANTS_MAX)?;
+        let (grant, rules) = chosen(self, access, draft.state.grants.len() >= grants::GRANTS_MAX)?;
         let (call, is_question) = (*call, question.is_some());
         let seq = draft.write(Some(ask), Record::Granted { grant: grant.clone(), who, rules });
         match grant {
@@ -97,5 +96,51 @@ impl Decide for AnswerAsk {
 
     fn stops(&self) -> bool {
         matches!(self.grant, Grant::Reject(_) | Grant::Unheard)
+    }
+}
+
+/// The longest name of a person who answers, in bytes.
+const WHO_BYTES_MAX: usize = 256;
+
+/// The name of a person as a tape has it: at most 256 bytes.
+fn named(who: Option<&String>) -> Option<String> {
+    who.filter(|who| !who.is_empty()).map(|who| who[..who.floor_char_boundary(WHO_BYTES_MAX)].to_owned())
+}
+
+/// Takes a person's answer to a child's question. The child is told until it has it.
+fn answer_child(draft: &mut Draft<'_>, given: &AnswerAsk, open: &OpenTaskAsk) -> Result<CarriedOut, Refusal> {
+    let AnswerAsk { ask, grant, who, .. } = given;
+    match grant {
+        _ if open.answer.is_some() => Err(Refusal::AskClosed { ask: *ask }),
+        Grant::Raise(_) => Err(Refusal::NotABudget { ask: *ask }),
+        _ => {
+            let (grant, rules) = chosen(given, &open.asked.access, false)?;
+            let answered = Record::Granted { grant, who: named(who.as_ref()), rules };
+            Ok(CarriedOut::Done(draft.write(Some(*ask), answered)))
+        }
+    }
+}
+
+/// What the tape gets for an answer about these accesses: the answer, and the rules that stand from then on. `is_full` says
+/// whether the session has as many standing grants as it may.
+///
+/// # Errors
+/// Where there is no such offer, and where a host's answer is one grant too many. Rules that come with the answer were chosen
+/// before, on the parent's tape or on this one: such an answer is never refused, and counts as `Once` if there is no room.
+fn chosen(given: &AnswerAsk, accesses: &[Access], is_full: bool) -> Result<(Grant, Vec<Rule>), Refusal> {
+    let AnswerAsk { ask, grant, rules, .. } = given;
+    let Some((_, number)) = grant.standing() else { return Ok((grant.clone(), Vec::new())) };
+    if let Some(rules) = rules {
+        return Ok(if is_full { (Grant::Once, Vec::new()) } else { (grant.clone(), rules.clone()) });
+    }
+    let mut offers = offers(accesses);
+    if offers.is_empty() && number == 1 {
+        return Ok((Grant::Once, Vec::new()));
+    }
+    let last = offers.len();
+    match offers.iter_mut().find(|offer| offer.offer == number) {
+        Some(_) if is_full => Err(Refusal::TooManyGrants { max: grants::GRANTS_MAX }),
+        Some(offer) => Ok((grant.clone(), std::mem::take(&mut offer.rules))),
+        None => Err(Refusal::NoSuchOffer { ask: *ask, offer: number, last }),
     }
 }

@@ -15,10 +15,10 @@ use crate::{
     kernel::{
         AskClosedWhy, CallOpened, CallState, CallVerdict, Open, OpenCall, Outcome, Record, Steering, Stop,
         budget::spending,
-        decide::Draft,
+        draft::Draft,
         state::Next,
         turn::{
-            advance, question,
+            question,
             repeats::{self, Repetition},
             toolset,
         },
@@ -147,7 +147,7 @@ fn refuse(draft: &mut Draft<'_>, ticket: Seq, call: &OpenCall, judged: CallVerdi
 
 /// Steers the open calls of a batch, and starts those that may start. Says whether the batch is done or the turn is being ended.
 pub(in crate::kernel) fn go_on(draft: &mut Draft<'_>) -> bool {
-    if let Some(steering) = advance::strongest(draft) {
+    if let Some(steering) = draft.state.strongest_steering() {
         steer(draft, steering);
         question::steer(draft, steering);
     }
@@ -241,11 +241,6 @@ fn ask(draft: &mut Draft<'_>, call: Seq, access: Vec<Access>) {
     draft.write(None, Record::Ask { call, access, expires, question: None });
 }
 
-/// Whether a question to a person may be asked: somebody listens, or the host has set that questions wait for a listener.
-pub(in crate::kernel) fn reaches_someone(draft: &Draft<'_>) -> bool {
-    draft.state.settings.asks_wait || draft.env.asks_are_heard(&draft.state.env)
-}
-
 /// Judges a call by the rules that hold now, whether it begins or is to run again.
 fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
     if let Some(Unusable::Crashed(text)) = &call.facts.unusable {
@@ -298,7 +293,7 @@ fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
     if all_granted || is_granted(&wanted) {
         return Ruling::Run { confined: verdict.confined };
     }
-    if !reaches_someone(draft) {
+    if !draft.reaches_someone() {
         // Not the parts that are asked about only beside others.
         let asked = at.iter().zip(&wanted).filter(|(at, access)| verdict.asked.contains(at) || access.part.is_none());
         let wanted = shown(asked.map(|(_, access)| access));

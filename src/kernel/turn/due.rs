@@ -1,6 +1,6 @@
 //! The work that a state asks for: which open tickets need a worker, so that the shell can start it.
 //!
-//! There is no list of starts. The shell asks for the due work anew after each append and after a crash, and names the tickets that
+//! There is no list of starts. The shell asks for the due work again after each append and after a crash, and names the tickets that
 //! have a worker already. So no start is lost or doubled.
 //!
 //! A change must keep that due work follows from the state alone: a start that needs something else would be forgotten in a crash.

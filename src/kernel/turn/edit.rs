@@ -9,8 +9,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         CarriedOut, Record, Refusal,
-        decide::Draft,
-        input::Decide,
+        draft::{Decide, Draft},
         turn::inbox::{may_be_said, waiting},
     },
     words::{

@@ -1,11 +1,15 @@
-//! The end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and its
+//! The end of a turn by an abort, and the end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and its
 //! other children become orphans. The tape stays, to be read.
 //!
 //! The one entry `ended` decides it; everything else follows from the state, so a crash in between loses nothing. A change must
 //! keep [`wind_up`] safe to run again: it runs again with later inputs of the ended session and after a crash, and must write only
 //! what is not done yet.
 
-use crate::kernel::{CarriedOut, Record, Refusal, children::tasks, decide::Draft, input::Decide, turn::advance};
+use crate::kernel::{
+    CarriedOut, Outcome, Record, Refusal,
+    children::tasks,
+    draft::{Decide, Draft},
+};
 
 /// A host ends the session for good.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +43,20 @@ pub(in crate::kernel) fn wind_up(draft: &mut Draft<'_>) {
     for id in ids {
         draft.write(None, Record::Withdrawn { id });
     }
-    advance::abort_turn(draft, &why);
+    abort_turn(draft, &why);
     tasks::part(draft);
+}
+
+/// Begins to end the running turn: `advance` then closes what is open in it, so that every call gets a result. Queued messages
+/// stay. Linked children are stopped, also those that work while no turn runs.
+pub(in crate::kernel) fn abort(draft: &mut Draft<'_>, reason: &str) {
+    abort_turn(draft, reason);
+    tasks::stop_linked(draft);
+}
+
+/// As [`abort`], without the children.
+pub(in crate::kernel) fn abort_turn(draft: &mut Draft<'_>, reason: &str) {
+    if draft.state.turn.as_ref().is_some_and(|turn| turn.ending.is_none()) {
+        draft.write(None, Record::Ending { outcome: Outcome::Aborted { reason: reason.to_owned() } });
+    }
 }

@@ -2,53 +2,24 @@
 //!
 //! A grant loosens an ask and never a deny. It is looked at after all rules, so it also answers an ask that a rule of an ancestor
 //! makes: asks of children are passed up and put to the people of the topmost session (`task_ask.rs`). The rules of a grant are
-//! those of the offer that the person chose ([`offers`]). They stand on the tape with the answer, so an offer that a later version
+//! those of the offer that the person chose (`permission::offers`). They stand on the tape with the answer, so an offer that a later version
 //! words or cuts differently changes nothing that was granted. Rules that a host keeps for longer than one session
 //! ([`Settings::granted`]) count in the same way.
 //!
 //! A change must keep that a tape replays to the same decisions. [`Granted`] is a stored format.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        AskAnswer, CarriedOut, Grant, Record, Refusal, Scope, Settings, State, decide::Draft, input::Decide,
-        turn::answer_ask::AnswerAsk,
+        AskAnswer, CarriedOut, Granted, Record, Refusal, Scope, Settings, State,
+        draft::{Decide, Draft},
     },
-    permission::{Action, Globs, Judgement, Rule, allows, bound_text, grants, offers, stays_in},
+    permission::{Action, Globs, Judgement, Rule, bound_text, grants, stays_in},
     tool::Access,
-    words::ids::{Millis, Seq},
+    words::ids::Seq,
 };
 
-/// The most standing grants of a session. With so many, a further one is refused, or counts as `Once` ([`chosen`]).
+/// The most standing grants of a session. With so many, a further one is refused, or counts as `Once` (`answer_ask.rs`).
 pub(in crate::kernel) const GRANTS_MAX: usize = 200;
-
-/// A standing grant. Part of the stored form of a state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Granted {
-    /// The entry that gave it: [`Session::revoke`](crate::Session::revoke) takes it back.
-    pub id: Seq,
-    /// How far it reaches.
-    pub scope: Scope,
-    /// The turn that it is limited to; `None` for the whole session.
-    pub turn: Option<Seq>,
-    /// What it allows.
-    pub rules: Vec<Rule>,
-    /// Who gave it, as the host says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub who: Option<String>,
-    /// When it was given.
-    pub time: Millis,
-}
-
-impl Granted {
-    /// What it allows, in one sentence for a person.
-    #[must_use]
-    pub fn allows(&self) -> String {
-        allows(&self.rules)
-    }
-}
 
 /// A host takes a standing grant back.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,34 +43,6 @@ impl Decide for RevokeGrant {
 
     fn about(&self) -> Option<Seq> {
         Some(self.grant)
-    }
-}
-
-/// What the tape gets for an answer about these accesses: the answer, and the rules that stand from then on. `is_full` says
-/// whether the session has as many standing grants as it may.
-///
-/// # Errors
-/// Where there is no such offer, and where a host's answer is one grant too many. Rules that come with the answer were chosen
-/// before, on the parent's tape or on this one: such an answer is never refused, and counts as `Once` if there is no room.
-pub(in crate::kernel) fn chosen(
-    given: &AnswerAsk,
-    accesses: &[Access],
-    is_full: bool,
-) -> Result<(Grant, Vec<Rule>), Refusal> {
-    let AnswerAsk { ask, grant, rules, .. } = given;
-    let Some((_, number)) = grant.standing() else { return Ok((grant.clone(), Vec::new())) };
-    if let Some(rules) = rules {
-        return Ok(if is_full { (Grant::Once, Vec::new()) } else { (grant.clone(), rules.clone()) });
-    }
-    let mut offers = offers(accesses);
-    if offers.is_empty() && number == 1 {
-        return Ok((Grant::Once, Vec::new()));
-    }
-    let last = offers.len();
-    match offers.iter_mut().find(|offer| offer.offer == number) {
-        Some(_) if is_full => Err(Refusal::TooManyGrants { max: GRANTS_MAX }),
-        Some(offer) => Ok((grant.clone(), std::mem::take(&mut offer.rules))),
-        None => Err(Refusal::NoSuchOffer { ask: *ask, offer: number, last }),
     }
 }
 

@@ -18,17 +18,12 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        AskClosedWhy, CallState, CarriedOut, Grant, Open, OpenAsk, OpenCall, Outcome, Record, Refusal, State, Steering,
-        decide::Draft,
-        input::Decide,
-        turn::{
-            advance::{self, short_hash},
-            batch,
-        },
+        AskClosedWhy, CallAnswer, CallState, CarriedOut, Grant, Open, OpenAsk, OpenCall, Outcome, Record, Refusal,
+        State, Steering,
+        draft::{Decide, Draft},
+        state::short_hash,
     },
     permission::{Action, seen_from},
     tool::{Access, Question, QuestionAnswer},
@@ -53,18 +48,6 @@ pub(crate) struct PutQuestion {
     pub question: Arc<Question>,
 }
 
-/// The answer to a question of an open call. Part of the stored form of a state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct CallAnswer {
-    /// The ticket that the question had.
-    pub ask: Seq,
-    /// Names the question: a hash of its texts and accesses.
-    pub question: String,
-    /// The answer.
-    pub answer: QuestionAnswer,
-}
-
 impl Decide for PutQuestion {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let answer = |answer| Ok(CarriedOut::Answer(answer));
@@ -83,7 +66,7 @@ impl Decide for PutQuestion {
             Action::Deny => return answer(QuestionAnswer::Denied { by: denied_by(draft, &access) }),
             Action::Ask => {}
         }
-        if withdraws(advance::strongest(draft)) {
+        if withdraws(draft.state.strongest_steering()) {
             // A message that steers waits: the question would be withdrawn at once.
             return answer(QuestionAnswer::Cancelled);
         }
@@ -92,7 +75,7 @@ impl Decide for PutQuestion {
             let why = format!("a call may have {OPEN_MAX} open questions, and {ASKED_MAX} in all");
             return answer(QuestionAnswer::Refused { why });
         }
-        if !batch::reaches_someone(draft) {
+        if !draft.reaches_someone() {
             return answer(QuestionAnswer::Unheard);
         }
         let expires = draft.now.plus(draft.state.settings.ask_limit());

@@ -1,44 +1,28 @@
-//! What becomes of each open ticket after a crash: one rule for each kind. Each incarnation (start of the actor) decides its
-//! recovery first, together with the reports that wait, which come before it.
+//! What becomes of each open ticket after a crash: one rule for each kind (`docs/ARCHITECTURE.md`, "Recovery"). Each incarnation
+//! (start of the actor) decides its recovery first, together with the reports that wait, which come before it.
+//!
+//! A torn write may have left only the first entries of a decision. The content of the missing entries follows from the state, so
+//! it is decided again; an answer whose calls have no tickets yet gets them.
+//!
+//! A turn resumes by itself once, if the settings allow it. If it crashes again with no new answer or result in between, it waits
+//! for a go-on or a message, so that a turn that kills its process cannot do so for ever. While it waits, its open work is not
+//! begun. A turn that makes progress between its crashes ends after [`TURN_RECOVERIES_MAX`] of them. An incarnation that was
+//! stopped in order ([`Input::Stop`](crate::kernel::Input::Stop)) has not crashed: its recovery counts for neither bound.
 //!
 //! A change must keep two things: nothing that the tape has of a turn is lost, and no running call with the effect `Once` is run
 //! again. The effect is the stricter one of what the tool said when the call began and what it says now. Nothing here asks a tool;
 //! what the present tools say of the open calls comes with the input.
-//!
-//! | ticket | rule |
-//! |---|---|
-//! | request | made again, byte for byte; closed with nothing if it was told to stop, or the budget does not allow it again |
-//! | call, waiting to start | goes on as if nothing had happened; what a person allowed holds for what was shown alone |
-//! | call, running: `Read` or `Idempotent` | judged again, by the rules and the budget of now; then runs again, with the same key |
-//! | call, running: `Once` | not run again: answered "outcome unknown" |
-//! | call, told to stop | answered: stopped, how far it got is unknown |
-//! | request or running call, while the turn is being ended or a message that aborts waits | closed, as if told to stop |
-//! | ask, for a call or a budget | stays open, and expires at the moment it names; withdrawn where the call wants something else now |
-//! | question of a child | stays open, until the child says that it is over |
-//! | wait | goes on until the moment it names |
-//! | compaction | the tokens reserved for it count as used; its summary is asked for again, if the budget allows it |
-//! | summary of a branch | the tokens reserved for it count as used, and the ticket closes; the host that wanted it asks again |
-//! | task | its child is woken, or made if it was not made yet; it is told again what it was told |
-//! | task that waits for room | waits on |
-//!
-//! A torn write may have left only the first entries of a decision. The content of the missing entries follows from the state, so
-//! it is decided anew; an answer whose calls have no tickets yet gets them.
-//!
-//! A turn goes on by itself once, if the settings allow it. If it crashes again with no new answer or result in between, it waits
-//! for a go-on or a message, so that a turn that kills its process does not do so for ever. While it waits, its open work is not
-//! begun. A turn that gets on between its crashes ends after [`TURN_RECOVERIES_MAX`] of them. An incarnation that was stopped in
-//! order ([`Input::Stop`](crate::kernel::Input::Stop)) has not crashed: its recovery goes on and counts for neither bound.
 
 use std::collections::BTreeMap;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallState, Open, Outcome, Record, Steering,
+        AskClosedWhy, CallState, Open, Outcome, Record, Steering, StopLevel,
         budget::spending,
         children::tasks,
         context::compact,
-        decide::Draft,
-        turn::{advance, batch, retry},
+        draft::Draft,
+        turn::{batch, end, retry},
     },
     tool::{CallFacts, Effect},
 };
@@ -58,7 +42,7 @@ pub(in crate::kernel) fn stopped(draft: &mut Draft<'_>) {
 
 /// Decides about all that is open: the session was rebuilt, and none of its workers is alive.
 pub(in crate::kernel) fn recover(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
-    tasks::recover(draft);
+    recover_tasks(draft);
     if draft.state.turn.is_none() {
         let written = |open: &Open| matches!(open, Open::Compaction(_) | Open::Branch(_));
         if draft.state.open.values().any(written) {
@@ -104,7 +88,7 @@ fn learn(draft: &mut Draft<'_>, calls: &BTreeMap<u32, CallFacts>) {
 /// Closes the tickets that cannot go on while no worker is alive. A ticket that was told to stop is down for certain, a ticket that
 /// is to be stopped need not be started, and a call that must not run again is answered.
 pub(in crate::kernel) fn take_down(draft: &mut Draft<'_>) {
-    let stops = draft.state.is_ending() || advance::strongest(draft) == Some(Steering::AbortRunning);
+    let stops = draft.state.is_ending() || draft.state.strongest_steering() == Some(Steering::AbortRunning);
     let open: Vec<_> = draft.state.open.iter().map(|(ticket, open)| (*ticket, open.clone())).collect();
     for (ticket, open) in open {
         match open {
@@ -140,4 +124,14 @@ pub(in crate::kernel) fn start_again(draft: &mut Draft<'_>) {
             _ => {}
         }
     }
+}
+
+/// Sees to each open task after a crash. Its child may be anywhere between not made and down.
+fn recover_tasks(draft: &mut Draft<'_>) {
+    let stopped = draft.state.tasks().filter(|(_, task)| task.stop_level == StopLevel::Stop);
+    let stopped: Vec<_> = stopped.map(|(ticket, _)| ticket).collect();
+    // The entries that a torn write left out come first, so that no child is started only to be stopped.
+    end::wind_up(draft);
+    tasks::stop_with_turn(draft);
+    stopped.into_iter().for_each(|ticket| tasks::stop_if_told(draft, ticket));
 }

@@ -1,34 +1,27 @@
-//! The doom loop: a model that makes the same call again and again, or the same few calls in turn.
+//! The doom loop: a model that makes the same call again and again, or the same few calls in turn (`docs/SEMANTICS.md`, "Loops").
 //!
 //! The newest calls of a turn are known by their keys ([`CallFacts::loop_key`]). A call repeats if it ends the third round of a
-//! cycle of one to four calls, such as `A A A` or `A B A B A B`. A message ends the run of calls, and so does a call without a key:
-//! one that polls. A reset by the host ends it too. A call that can never run (no such tool, arguments that do not fit or are no
-//! JSON, cut off with its answer) counts like any other.
+//! cycle of one to four calls, such as `A A A` or `A B A B A B`. A message ends the run of calls, and so do a call without a key
+//! and a reset by the host. A call that can never run counts like any other.
 //!
-//! A call that repeats needs the permission `doom_loop` for its tool, beside those that it needs anyway. Where the rules ask, the
-//! ask says both. Where they deny it, or nobody listens who could be asked, the call is answered with [`CallVerdict::Repeats`]. So is
-//! a call that can never run, unless the rules or a grant allow the loop: nobody is asked, because a yes would change nothing.
+//! A call that repeats needs the permission `doom_loop` for its tool, beside its usual ones. If the rules deny that, or if no
+//! listener could be asked, the call is answered with [`CallVerdict::Repeats`]. So is a call that can never run, unless the rules
+//! or a grant allow the loop. A loop is refused once; if a later answer repeats it, the turn ends with [`Outcome::DoomLoop`].
 //!
-//! A loop is refused once. If a later answer of the model repeats it once more, the turn ends with [`Outcome::DoomLoop`], and
-//! nobody is asked: so too after a person said no, or answered nothing in time. A listener that only looks on, or says no to
-//! everything, would else keep a loop running for as many asks as the turn has steps.
-//!
-//! The run stands in the state ([`Turn::newest_calls`]) and follows from the entries alone, so a compaction, a crash and a replay
-//! change nothing about it.
-//!
-//! A change must keep which calls count as a cycle and what ends the run, or old tapes replay to other decisions.
+//! A change must keep which calls count as a cycle and what ends the run, or old tapes replay to other decisions. The run
+//! ([`Turn::newest_calls`]) follows from the entries alone, so a compaction, a crash and a replay change nothing about it.
 //!
 //! Rejected: to count how often each call was made in the session. A build that is run after each edit would be a loop.
 //!
-//! Rejected: to take calls for equal only if their results are. A model that looks at a clock, or at a build that never ends, would
-//! go on without end; a tool whose calls are meant to be repeated says so itself.
+//! Rejected: to compare results too. A model that reads a clock, or watches a build that never ends, would never be stopped; a
+//! tool whose calls are meant to be repeated says so itself.
 
 use std::collections::VecDeque;
 
 use crate::{
     kernel::{
-        CallVerdict, CarriedOut, Open, OpenCall, Outcome, Record, Refusal, State, Turn, decide::Draft, input::Decide,
-        turn::batch,
+        CallVerdict, CarriedOut, Open, OpenCall, Outcome, Record, Refusal, State, Turn,
+        draft::{Decide, Draft},
     },
     permission::Action,
     tool::{Access, CallFacts},
@@ -147,7 +140,7 @@ pub(in crate::kernel) fn judge(draft: &Draft<'_>, call: &OpenCall) -> Repetition
         Action::Ask if call.granted || draft.state.is_granted(std::slice::from_ref(&access), draft.env.globs()) => {
             Repetition::Free
         }
-        Action::Ask if !call.told && batch::reaches_someone(draft) => Repetition::Ask(access),
+        Action::Ask if !call.told && draft.reaches_someone() => Repetition::Ask(access),
         Action::Ask | Action::Deny => Repetition::Refuse(refusal(&call.facts.tool, cycle)),
     }
 }

@@ -14,33 +14,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     kernel::{
-        OpenRequest, Outcome, Record,
+        Learned, OpenRequest, Outcome, Record,
         budget::spent,
         context::{bytes, learned, with_files},
-        decide::Draft,
-        turn::{advance, batch},
+        draft::Draft,
+        turn::batch,
     },
     model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
     tool::CallFacts,
     words::{ids::Seq, message::Finish, usage::Usage},
 };
-
-/// What the refusal of a request taught about its model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Learned {
-    /// The request was too large: the size that the model's window counts as from then on, in tokens.
-    Window(u64),
-    /// The request had too many bytes: how many it may have from then on, by our estimate.
-    Bytes(u64),
-    /// A file was refused: the request is made once more without the files of the conversation so far.
-    Files,
-}
 
 /// The most retries of a request whose client panics: the same code over the same request panics again, as a rule.
 const CRASH_RETRIES_MAX: u32 = 2;
@@ -187,14 +172,6 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn
 /// Our own wait after `tries_before` tries, without jitter.
 fn backoff(tries_before: u32) -> Duration {
     BACKOFF_BASE.saturating_mul(1 << tries_before.min(16)).min(BACKOFF_MAX)
-}
-
-/// Makes the request again if its wait is over.
-pub(in crate::kernel) fn end_wait_when_due(draft: &mut Draft<'_>) {
-    let is_due = draft.state.wait().is_some_and(|(_, wait)| wait.until <= draft.now);
-    if is_due && !draft.state.paused && !draft.state.waits && draft.state.budget_ask().is_none() {
-        advance::request_again(draft);
-    }
 }
 
 #[cfg(test)]

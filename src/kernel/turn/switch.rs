@@ -17,96 +17,16 @@
 //! A change must keep that the rules of the session stay among the layers, so that no switch allows what they deny; that
 //! [`Settings::own`] gives back what the switch replaced; and the stored formats.
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use std::sync::Arc;
 
 use crate::{
     kernel::{
-        CarriedOut, Open, PromptSection, Record, Refusal, Settings, State, decide::Draft, input::Decide, turn::toolset,
+        AgentChoice, AgentParts, CarriedOut, Open, Record, Refusal, Settings, State, Switched,
+        draft::{Decide, Draft},
+        turn::toolset,
     },
     permission::Ruleset,
-    words::message::ModelRef,
 };
-
-/// What an agent sets in the settings of a session; what is `None` stays as the session has it. Stored format.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct AgentParts {
-    /// The agent's name.
-    pub agent: String,
-    /// The agent's own prompt, in place of that of the session's agent. What the session was told of its environment and its rules
-    /// stays; a prompt that was given whole is replaced whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<Arc<str>>,
-    /// Words behind the session's own system prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub addition: Option<Arc<str>>,
-    /// The model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<ModelRef>,
-    /// The tools, by names and patterns. The session keeps those of its own tools that are among them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<BTreeSet<String>>,
-    /// Tokens of one answer, at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_max: Option<u64>,
-    /// Model requests a turn may make.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps_max: Option<u32>,
-    /// Sampling temperature.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f32>,
-    /// Nucleus sampling.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f32>,
-    /// Further options of a request, in place of the session's; `null` for none.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub options: Value,
-    /// The agent's rules, in a layer before the session's. The session's rules may loosen what these ask about, and never what
-    /// these deny.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rules: Option<Ruleset>,
-    /// The agent's rules in a layer behind the session's. They may loosen what the session's rules ask about, and never what those
-    /// deny. Only agents of the runtime's own have any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_rules: Option<Ruleset>,
-    /// The one file that the agent may write, from the workspace on; only of the agent `plan`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan_file: Option<String>,
-}
-
-impl AgentParts {
-    fn has_prompt(&self) -> bool {
-        self.system.is_some() || self.addition.is_some()
-    }
-}
-
-/// The agent in force, where it is not the session's own, and what its parts took the place of. Stored format.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Switched {
-    /// The agent in force.
-    pub to: AgentParts,
-    /// What the session has under its own agent. Its rules are not among it, because they stay in force.
-    #[serde(flatten)]
-    pub own: AgentParts,
-    /// The sections of the session's own system prompt, by their sizes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) sections: Vec<PromptSection>,
-}
-
-/// The agent that a session is to have. Stored format.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum AgentChoice {
-    /// Its own one: the one that it was made with.
-    Own,
-    /// Another one.
-    Other(Arc<AgentParts>),
-}
 
 /// A host, or a call, chooses another agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -273,5 +193,35 @@ impl State {
         if let Some(choice) = self.next_agent.take() {
             self.settings = Arc::new(self.settings.with_agent(&choice));
         }
+    }
+}
+
+/// A host changes the settings. They hold at once, except for a request that is open: it stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Configure {
+    /// The settings that the change started from: other settings now refuse it. `None` to overwrite whatever is set.
+    pub before: Option<Arc<Settings>>,
+    /// The new settings, whole.
+    pub settings: Box<Settings>,
+}
+
+impl Decide for Configure {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
+        let (mut settings, now) = (self.settings.clone(), &draft.state.settings);
+        // A change of settings cannot touch the rules of the host and of the ancestors, nor the agent that was switched to.
+        settings.above.clone_from(&now.above);
+        settings.host.clone_from(&now.host);
+        settings.switched.clone_from(&now.switched);
+        if **now == *settings {
+            return Ok(CarriedOut::Done(draft.state.seq));
+        }
+        if self.before.as_ref().is_some_and(|before| before != now) {
+            return Err(Refusal::Reconfigured);
+        }
+        Ok(CarriedOut::Done(draft.write(None, Record::Settings(settings))))
+    }
+
+    fn in_words(&self) -> String {
+        "the settings were changed".to_owned()
     }
 }

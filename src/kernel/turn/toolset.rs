@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{kernel::decide::Draft, permission::matches_simply};
+use crate::permission::matches_simply;
 
 /// Whether an agent with these tools has the named tool. `None` is an agent that has all tools.
 pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
@@ -29,23 +29,6 @@ pub(crate) fn has(tools: Option<&BTreeSet<String>>, name: &str) -> bool {
 
 /// Stands between the name of a tool and one of its choices ([`Tool::choices`](crate::tool::Tool::choices)) among the masked names.
 pub(crate) const CHOICE: char = ' ';
-
-/// The tools that the next request leaves out because the rules deny them in full, and the choices of tools that they deny. The mask comes last, behind what the agent has
-/// and what messages switched: so neither brings back a denied tool. Only tools that would be offered otherwise are named.
-pub(in crate::kernel) fn masked(draft: &Draft<'_>) -> BTreeSet<String> {
-    let (settings, turn) = (&draft.state.settings, draft.state.turn.as_ref());
-    let allowed = settings.allowed_tools();
-    let is_on = |tool: &str| has(allowed.as_ref(), tool) && !turn.is_some_and(|turn| is_off(&turn.tools, tool));
-    let globs = draft.env.globs();
-    draft.env.masked(&draft.state.env, |name, permissions| match (name.split_once(CHOICE), permissions) {
-        (None, _) => settings.masks(permissions) && is_on(name),
-        // Of a tool that is masked itself the model is told no choice.
-        (Some((tool, _)), [permission, pattern]) => {
-            is_on(tool) && !settings.masks(&permissions[..1]) && settings.denies(permission, pattern, globs)
-        }
-        (Some(_), _) => false,
-    })
-}
 
 /// The tools that `own` and `bound` both have. What two different patterns have in common cannot be told, so a pattern is kept only
 /// if both sets name it, or one has `*`. What one of them takes out stays out.
