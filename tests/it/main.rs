@@ -13,6 +13,7 @@ mod call_input;
 mod canary;
 #[cfg(feature = "cli")]
 mod cancel;
+mod circles;
 #[cfg(feature = "cli")]
 mod cli;
 mod compaction;
