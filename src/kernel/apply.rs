@@ -2,7 +2,7 @@
 //! state by this code alone, so both arrive at the same state.
 //!
 //! [`State::apply`] writes no entry and never fails. An entry about a ticket that is not open closes no ticket and charges no
-//! budget. A summary that comes so is used all the same, and its tokens count in `State::usage`.
+//! budget. A summary that comes so is still used, and its tokens count in `State::usage`.
 //!
 //! A change must not read anything but the state and the entry (no clock, no settings of the host, no randomness), and must fold
 //! the entries of existing tapes to the same state as before: replay compares, and a session is opened from old entries. A new

@@ -1,6 +1,6 @@
 //! The choices that a host makes with a command: how a message is delivered, and how a person answers an ask. Values only.
 //!
-//! A change must keep the names, because they stand on tapes. The variants of [`Steering`] are ordered from the weakest to the
+//! A change must keep the names, because they are on tapes. The variants of [`Steering`] are ordered from the weakest to the
 //! strongest, and the core goes by the greatest of all waiting messages, so it must not reorder them.
 
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@
 //! commands have, such as that it stops running work. It has one line in the list below with its name on the tape, and one row in
 //! `recorded.rs`, which reads it back from what it wrote.
 //!
-//! A change must not rename what [`Input::name`] gives: it is written on the tape and read back by `recorded.rs`. What a decision
+//! A change must not rename what [`Input::name`] returns: it is written on the tape and read back by `recorded.rs`. What a decision
 //! about a new input or value depends on must be readable back from its entries or from [`Command::recorded`], or replay fails.
 
 use std::collections::BTreeMap;

@@ -3,12 +3,12 @@
 //!
 //! The first entry that an input wrote has the field. The entries behind it, up to the next one with the field, followed from the
 //! same input. The field says the kind of input, the id of a command, and what was read of [`Env`](crate::kernel::Env). Of the
-//! input's own values it says only those that none of its entries holds: a sent message stands in its `accepted` entry, and is read
+//! input's own values it says only those that none of its entries holds: a sent message is in its `accepted` entry, and is read
 //! back from there. So a replay reads each recorded input back from the tape. What it reads may differ from the original input, and
 //! leads to the same decision.
 //!
 //! An input that wrote nothing has changed nothing, and is not recorded. A command or report may write nothing by itself while
-//! something follows from the state all the same, because the host has other rules by now. It is recorded as [`Input::Look`]; an
+//! something still follows from the state, because the host has other rules by now. It is recorded as [`Input::Look`]; an
 //! abort or an end keeps its name. Entries that no decision wrote (the first of a tape, of a fork, of an import) have no field.
 //!
 //! [`Recorded`] and the names in it are a stored format. A change must keep that `read_back` of what was written leads to the same

@@ -1,4 +1,4 @@
-//! What the core gives out beside entries: which workers to stop, and the replies to the senders of commands.
+//! What the core returns beside entries: which workers to stop, and the replies to the senders of commands.
 //!
 //! A stop is carried out at once, before the tape has its record; a reply is given only after that. So a stop must do no harm if
 //! its record never comes, and a reply must not promise what a crash could take back: all that it says is in the entries, or

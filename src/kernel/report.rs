@@ -1,6 +1,6 @@
 //! The reports of workers: what became of a model request, a call, a summary or a child.
 //!
-//! A report changes nothing if its ticket is no longer open. A change must keep what [`Report::name`] gives: it is written on the
+//! A report changes nothing if its ticket is no longer open. A change must keep what [`Report::name`] returns: it is written on the
 //! tape and read back by `recorded.rs`. Every value of a report that a decision depends on must be readable back from the entries
 //! that it wrote, or replay fails.
 

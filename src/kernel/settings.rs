@@ -5,8 +5,8 @@
 //! each new field a serde default. Nothing here reads a file or an environment variable.
 //!
 //! A change must keep two bounds of a session's rights. First, no change of settings may reach `host` (the rules of the host) and
-//! `above` (those of the ancestors); `turn/switch.rs` puts them back. Second, [`Settings::judge`] must stay the strictest decision of
-//! all chains of rules: the session's own and those of its ancestors, each below the host's rules.
+//! `above` (those of the ancestors); `turn/switch.rs` puts them back. Second, [`Settings::judge`] must stay the strictest decision
+//! of all chains of rules: the session's own and those of its ancestors, each below the host's rules.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

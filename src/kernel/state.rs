@@ -4,7 +4,7 @@
 //! In a running session only [`State::apply`] (`apply.rs`) and `State::take_note` change a state. Two folds of the same entries
 //! give equal states.
 //!
-//! A change must keep the serialised form: a state is the first entry of every anchor, and of every tape that is no fork
+//! A change must keep the serialised form: a state is the first entry of every anchor, and of every tape that is not a fork's
 //! ([`Record::State`](crate::kernel::Record)). Do not change a field's stored name or type, here or in a type that a field holds,
 //! and give each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the
 //! newest entry.

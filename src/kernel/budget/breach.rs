@@ -2,7 +2,7 @@
 //! next piece of work).
 //!
 //! Nothing here decides: `account.rs` computes what is used, reserved and left, and which limit is breached; `spending.rs` decides
-//! what follows. A change must keep the stored forms, because these types stand in settings, entries and states: do not rename or
+//! what follows. A change must keep the stored forms, because these types are part of settings, entries and states: do not rename or
 //! retype a field or a variant, and give each new field a serde default. People and models read the text of a [`Breach`].
 
 use std::fmt;

@@ -7,7 +7,7 @@
 //! parent    task_ask ──► (its parent …) ──► granted ─────┘ …until the child's ask is over: TaskAskOver ──► ask_closed
 //! ```
 //!
-//! The child's tape owns the question: its time limit is decided there, and only an answer that stands there lets the call run. The
+//! The child's tape owns the question: its time limit is decided there, and only an answer on that tape lets the call run. The
 //! parent's tape has a copy, and the answer that a person gave to the copy. While the question is open, both commands may come
 //! again after a crash of either side, and then change nothing.
 //!

@@ -5,7 +5,7 @@
 //! tape as the learned window does (`RequestFailed`). Before any refusal, the limit is that of the largest body that every large
 //! provider takes.
 //!
-//! A request over the limit is first made without its oldest files, then without old outputs, and then a summary takes the place of
+//! A request over the limit is first made without its oldest files, then without old outputs, and then a summary replaces
 //! its older part (`compact.rs`).
 //!
 //! A change must keep this: sizes are our estimate, of which only the proportion counts; and what is left out stays on the tape.

@@ -1,16 +1,16 @@
-//! When a conversation is made smaller so that it fits the model's window, and what takes the place of its older part.
+//! When a conversation is made smaller so that it fits the model's window, and what replaces its older part.
 //!
 //! Before each step the core asks how full the context is. If it is too full, old tool outputs are pruned (left out). If it is
 //! still too full, a compaction is opened: a summary is to take the place of the older items. Its ticket belongs to the session,
 //! not to the turn. The summary is written in the background while the turn goes on; the turn waits for it only if the context is
-//! full. It takes the place of those items when no request is open, so that a request that a crash interrupts is made again byte
+//! full. It replaces those items when no request is open, so that a request that a crash interrupts is made again byte
 //! for byte. A session whose settings switch this off ([`CompactionSettings::auto`](crate::kernel::CompactionSettings)) compacts
 //! only when a host asks.
 //!
 //! A compaction that fails leaves the history as it is; a later step opens another one, up to three failures in a row. If there is
 //! no room left and no summary can be had (after those failures, over budget, or because a message that aborts cannot wait), the
 //! oldest part is cut off without a new summary. The host's own words, an earlier summary and the files that were touched are
-//! carried on all the same, within a bound, and nothing leaves the tape.
+//! still carried on, within a bound, and nothing leaves the tape.
 //!
 //! A change must keep that, and that a replacement is smaller than what it replaces, by our estimate; only the host's own summary
 //! of a handoff is not checked. Nothing here calls a model.

@@ -1,6 +1,6 @@
 //! Pins: messages of the host whose words stay in the context until they are unpinned, whatever is summed up.
 //!
-//! While a pinned message stands in the context, its pin changes nothing. When a compaction or a handoff replaces the message, its
+//! While a pinned message is in the context, its pin changes nothing. When a compaction or a handoff replaces the message, its
 //! words are carried on whole beside the summary, because the model that writes the summary may forget a rule. Files of the message
 //! are not carried on. Pins belong to the conversation: a rollback takes the pins back to what they were at its point.
 //!

@@ -1,11 +1,11 @@
 //! The sections of a system prompt: which part of the text is whose, so that an agent can replace its own part, and people see what
 //! is sent.
 //!
-//! The text of a prompt is [`Settings::system`], whole. Beside it stand the sections, each with its size in bytes; so no text is
+//! The text of a prompt is [`Settings::system`], whole. Beside it are the sections, each with its size in bytes; so no text is
 //! stored twice. Where the sizes do not fit the text, a host has set the prompt since: then it counts as one text without sections.
 //!
 //! A change must keep that a prompt without sections is replaced whole: it is the host's own. [`PromptSection`]
-//! is a stored format. The functions here are of values: no file is read, and nobody is asked for the text of a section.
+//! is a stored format. The functions here are of values: no file is read, and no one is asked for the text of a section.
 
 use std::sync::Arc;
 

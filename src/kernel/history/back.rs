@@ -1,4 +1,4 @@
-//! Rollback, undo and redo: the conversation as it was at an earlier entry takes the place of the present conversation.
+//! Rollback, undo and redo: the conversation as it was at an earlier entry replaces the present conversation.
 //!
 //! One entry does it, and carries what the fold needs: how many items of the present history stay, the items after them, and the
 //! context as it was. A rollback across a compaction carries the items that the compaction had left out. So recovery reads nothing

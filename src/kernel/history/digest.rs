@@ -5,7 +5,7 @@
 //! this. A fork's digest names the parent, and the parent's lines must not count for the fork. A line that this version does not
 //! understand is passed over, so no line makes a list fail.
 //!
-//! The stored form is part of a row of the index and can be made anew at any time. After a change of the form, or of what the fold
+//! The stored form is part of a row of the index and can be rebuilt at any time. After a change of the form, or of what the fold
 //! computes, raise the `FORM` in `ops/listing/rows.rs`. [`PASSED_OVER`] must not name a kind of entry that this fold or the bill in
 //! it (`bill.rs`) needs.
 

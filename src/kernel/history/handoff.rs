@@ -1,14 +1,14 @@
 //! A handoff begins an *anchor*: a named point of the tape that carries the whole state, so that the session opens from there. Each
 //! anchor names the anchor before it. (A fork that was exported is one tape without its own first anchor: there the number of the
-//! next one counts it all the same.)
+//! next one counts it too.)
 //!
 //! The runtime asks for an anchor after each compaction. A host begins one with [`Session::handoff`](crate::Session::handoff),
 //! under a name of its own, and with a summary if one is to take the place of the conversation so far. An anchor is one entry, the
 //! whole state, alone in its append. So a crash leaves the anchor whole or not begun.
 //!
-//! A change must keep that the entry stands alone ([`Command::stands_alone`](crate::kernel::Command)), and that the names that the
-//! runtime gives to anchors differ within a tape: the tape refuses a name that its own files have already. [`AnchorMark`] is a
-//! stored format.
+//! A change must keep that the entry is alone in its append ([`Command::stands_alone`](crate::kernel::Command)), and that the
+//! names that the runtime gives to anchors differ within a tape: the tape refuses a name that its own files have already.
+//! [`AnchorMark`] is a stored format.
 
 use std::sync::Arc;
 

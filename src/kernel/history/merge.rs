@@ -1,7 +1,7 @@
 //! Merging: the messages of a fork since it was made become part of the conversation that it was forked from.
 //!
 //! One entry on the tape of that conversation (the target) does it. It carries messages, answers, calls with their results, and the
-//! summaries of branches that the fork left. The merged items stand behind everything that the target said since. Messages that
+//! summaries of branches that the fork left. The merged items follow everything that the target said since. Messages that
 //! were merged before are not merged again, unless that merge was rolled back, and messages that the fork undid are not merged at
 //! all. A new fork under the id of a deleted one counts as another fork ([`ForkMade`]). A conversation that becomes too long is
 //! made smaller before its next step.

@@ -4,7 +4,7 @@
 //! The files are restored before this is recorded (`ops/restore`); nothing here touches a file. A change must never let the core
 //! refuse [`RecordRestored`], not even while a turn runs or after the session has ended, because the files have been changed
 //! already. (Files that are put back with a rollback are recorded with it, see `back.rs`; if the core refuses the rollback, the
-//! caller undoes the restore.) [`RestoredFiles`] stands on tapes: what older versions wrote must still be read.
+//! caller undoes the restore.) [`RestoredFiles`] is on tapes: what older versions wrote must still be read.
 
 use std::sync::Arc;
 

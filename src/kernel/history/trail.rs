@@ -7,7 +7,7 @@
 //! 1 2 3 4 5 6 7(back to 3) 8 9 10(back to 6) 11       the trail from 11:  11, then 6 5 4 3 2 1
 //! ```
 //!
-//! Everything here is a function of values: the caller reads the tape and gives the entries. A search that answers `None` asks for
+//! Everything here is a function of values: the caller reads the tape and passes the entries. A search that answers `None` asks for
 //! more entries, because the point may lie before the first one given; with `whole` there are none, and it answers with an error.
 //!
 //! A change must keep two things. A rollback to a point at which a call has no result is refused, because providers refuse a

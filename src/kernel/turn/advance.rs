@@ -8,7 +8,7 @@
 //!   └──────────── turn ends, next queued message ◄──────────────┘
 //! ```
 //!
-//! [`advance`] decides from the state, the time and `Env`, and not from the input that came. So after a crash it goes on from the
+//! [`advance`] decides from the state, the time and `Env`, and not from the input that came. So after a crash it continues from the
 //! same place. It starts no worker: it opens tickets, and `due.rs` says which of them need one.
 //!
 //! A change must keep this: each pass of the loop writes an entry or ends the loop, or it would never end. The hash of a request

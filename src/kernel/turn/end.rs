@@ -1,5 +1,5 @@
-//! The end of a turn by an abort, and the end of a session for good: its turn is aborted, waiting messages are withdrawn, its linked children end with it, and its
-//! other children become orphans. The tape stays, to be read.
+//! The end of a turn by an abort, and the end of a session for good: its turn is aborted, waiting messages are withdrawn, its
+//! linked children end with it, and its other children become orphans. The tape stays, to be read.
 //!
 //! The one entry `ended` decides it; everything else follows from the state, so a crash in between loses nothing. A change must
 //! keep [`wind_up`] safe to run again: it runs again with later inputs of the ended session and after a crash, and must write only

@@ -2,8 +2,8 @@
 //!
 //! A grant loosens an ask and never a deny. It is looked at after all rules, so it also answers an ask that a rule of an ancestor
 //! makes: asks of children are passed up and put to the people of the topmost session (`task_ask.rs`). The rules of a grant are
-//! those of the offer that the person chose (`permission::offers`). They stand on the tape with the answer, so an offer that a later version
-//! words or cuts differently changes nothing that was granted. Rules that a host keeps for longer than one session
+//! those of the offer that the person chose (`permission::offers`). They are on the tape with the answer, so an offer that a later
+//! version words or cuts differently changes nothing that was granted. Rules that a host keeps for longer than one session
 //! ([`Settings::granted`]) count in the same way.
 //!
 //! A change must keep that a tape replays to the same decisions. [`Granted`] is a stored format.

@@ -1,6 +1,6 @@
 //! The verdict on a call: whether its tool was let run, and if not, why the call was blocked, skipped or refused.
 //!
-//! The verdict stands on the tape beside the result, so that no reader has to guess from the words of a result. `batch.rs`
+//! The verdict is on the tape beside the result, so that no reader has to guess from the words of a result. `batch.rs`
 //! decides the verdicts; nothing here decides. The names are a stored format: do not rename or drop one.
 
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! How a turn ended ([`Outcome`]), and why a question to a person was closed without that person's answer ([`AskClosedWhy`]).
 //!
-//! An outcome is not an error: it is what the tape and hosts are told. Nothing here decides. The names are a stored format and
-//! stand in events: do not rename or drop a variant or a field.
+//! An outcome is not an error: it is what the tape and hosts learn. Nothing here decides. The names are a stored format and
+//! appear in events: do not rename or drop a variant or a field.
 
 use serde::{Deserialize, Serialize};
 

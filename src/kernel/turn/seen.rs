@@ -1,7 +1,7 @@
 //! The ids of the messages that were accepted, by which a message that is sent again is recognised.
 //!
-//! A state is copied for every decision, and a session may remember thousands of ids. So the ids stand in blocks of at most 64 that
-//! copies share: accepting a message copies the list of blocks and one or two blocks, not all ids.
+//! A state is copied for every decision, and a session may remember thousands of ids. So the ids are kept in blocks of at most 64
+//! that copies share: accepting a message copies the list of blocks and one or two blocks, not all ids.
 //!
 //! A change must keep this cost, and the stored form of [`SeenMessages`]: a map from id to [`Seen`], part of every anchor.
 

@@ -8,14 +8,14 @@
 //! A message may bring an agent for its turn: that one is chosen at the border behind the delivery, and the one before is chosen
 //! again when the turn is over. An agent that a host or a call chooses meanwhile ([`SwitchAgent`]) stays.
 //!
-//! A switch changes no rules within a step: calls that stand behind the one that chose another agent do not get the rights of that
+//! A switch changes no rules within a step: calls behind the one that chose another agent do not get the rights of that
 //! agent. What the session had before is kept beside what took its place, so [`AgentChoice::Own`] brings it back.
 //!
-//! Rules stand in layers: those of the agent, those of the session, and [`AgentParts::last_rules`]. A later layer may allow what an
+//! Rules are in layers: those of the agent, those of the session, and [`AgentParts::last_rules`]. A later layer may allow what an
 //! earlier one asks about, and no layer undoes an earlier deny.
 //!
 //! A change must keep that the rules of the session stay among the layers, so that no switch allows what they deny; that
-//! [`Settings::own`] gives back what the switch replaced; and the stored formats.
+//! [`Settings::own`] returns what the switch replaced; and the stored formats.
 
 use std::sync::Arc;
 

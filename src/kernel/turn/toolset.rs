@@ -6,7 +6,7 @@
 //! deny in full.
 //!
 //! A change must keep two rules. A switch never adds a tool that the agent does not have: callers ask [`has`] as well as
-//! [`is_off`]. [`both`] never gives more than both sets have, because it bounds a child by its ancestors; where two patterns
+//! [`is_off`]. [`both`] never returns more than both sets have, because it bounds a child by its ancestors; where two patterns
 //! cannot be compared, it leaves out the tools that they may share.
 
 use std::collections::{BTreeMap, BTreeSet};
