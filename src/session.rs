@@ -47,8 +47,9 @@ pub use crate::kernel::{
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
 pub use error::BranchError;
-pub use fork::{ForkedAt, Merge, fork_at};
-pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};
+#[cfg(test)]
+pub(crate) use fork::make_fork;
+pub use fork::{ForkOptions, ForkedAt, Merge, fork_at};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use plan_check::PlanCheck;
 pub use receipt::{Answer, Receipt};

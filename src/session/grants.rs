@@ -1,7 +1,7 @@
 //! The standing grants of a conversation: what people allowed for more than one call, and taking that back.
 //!
 //! The list is read from a snapshot of the state. A revoke is a command to the session; a second one of the same grant changes
-//! nothing. A change must decide nothing here: the kernel decides what is granted and revoked (`kernel/grants.rs`), so that a
+//! nothing. A change must decide nothing here: the kernel decides what is granted and revoked (`kernel/turn/grants.rs`), so that a
 //! replay of the tape decides it again.
 
 use std::sync::Arc;

@@ -405,7 +405,7 @@ async fn a_line_that_is_too_deep_is_named_and_ends_no_process() {
         assert!(error.contains(says), "{error}");
     }
     // The way out: a fork of the part in front of it.
-    let fork = runtime.fork(&id, Some(tamtam::Seq(4))).await.unwrap();
+    let fork = runtime.session(&id).fork(tamtam::Seq(4)).await.unwrap();
     assert_eq!(turn(&fork).await, Outcome::Done);
     assert!(runtime.shutdown().await.is_empty());
 

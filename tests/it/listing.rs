@@ -6,7 +6,7 @@ use tamtam::{
     Millis, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{MicroUsd, Model, ModelError, Price, Reply, Scripted, Usage},
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery},
-    session::{Entry, Link, Origin, Record, Settings, State},
+    session::{Entry, ForkOptions, Link, Origin, Record, Settings, State},
     tape::{Access, Behind, SessionStatus, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
 };
 
@@ -180,7 +180,7 @@ async fn what_a_list_adds_up_is_what_the_session_adds_up() {
     // Struck in the middle of a request, and gone on with.
     let last = session.prompt("f").await.unwrap();
     never.reached().await;
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     // The request is made again, and gets the same answer.
     never.reached_times(2).await;
     never.release();
@@ -291,8 +291,8 @@ async fn forks_and_children_name_their_parents_and_have_their_titles() {
     let runtime = runtime(folder.path(), model(), None).await;
     let parent = runtime.create(named(folder.path(), "parent")).await.unwrap();
     say(&parent, "Begin here.").await;
-    let fork = runtime.fork(parent.id(), None).await.unwrap();
-    let silent = runtime.fork(fork.id(), None).await.unwrap();
+    let fork = parent.fork(ForkOptions::newest()).await.unwrap();
+    let silent = fork.fork(ForkOptions::newest()).await.unwrap();
     say(&fork, "Go another way.").await;
     let child = parent.spawn_child(named(folder.path(), "child"), "Help me.", Link::LINKED).await.unwrap();
     child.down().await.unwrap();

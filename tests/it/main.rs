@@ -9,6 +9,7 @@ mod branch;
 mod call_input;
 #[cfg(feature = "tools")]
 mod cancel;
+mod circles;
 mod compaction;
 mod crash_points;
 #[cfg(feature = "sqlite")]

@@ -14,9 +14,10 @@ use crate::{
     error::{OpenError, PassivateError, SendError},
     kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
     model::{Answer, AnswerPart, ErrorKind, ModelError},
+    session::BranchError,
     tape::{LINE_BYTES_MAX, TapeError, TapeStore as _, TapeStoreExt as _},
     tool::ToolResult,
-    words::ids::Seq,
+    words::ids::{Seq, SessionId},
     words::message::{Finish, Message},
 };
 use bench::{ALL, Bench, abort, bench, bench_ahead, message};
@@ -460,18 +461,16 @@ async fn a_fork_of_now_has_what_is_published() {
     assert!(bench.store.settle(Duration::from_secs(60)));
     // It is on the disk, and its session has not heard of it.
     let (shared, id) = (bench.live.shared.clone(), bench.live.slot.id.clone());
-    let fork = crate::session::fork_now(&shared, &id, None).await.unwrap();
+    let make =
+        |at: Option<Seq>, fork: &SessionId| crate::session::make_fork(&shared, &id, at.map(Into::into).as_ref(), fork);
+    let (fork, named) = ("fork".parse().unwrap(), "named".parse().unwrap());
+    make(None, &fork).unwrap();
     assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, published);
     // Nor does a fork of an entry that the caller names.
     let newest = bench.store.summary(&id).unwrap().seq;
     assert!(newest > published);
-    let named = "named".parse().unwrap();
-    for refused in [
-        crate::session::fork_now(&shared, &id, Some(newest)).await.map(drop),
-        crate::session::fork_now_as(&shared, &id, Some(newest), &named),
-    ] {
-        assert!(matches!(refused, Err(OpenError::Tape(TapeError::Busy { .. }))), "{refused:?}");
-    }
+    let refused = make(Some(newest), &named);
+    assert!(matches!(refused, Err(BranchError::Open(OpenError::Tape(TapeError::Busy { .. })))), "{refused:?}");
     assert_eq!(bench.store.forks_of(&id).unwrap(), [fork]);
 }
 

@@ -10,8 +10,10 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::context::{Carried, Fullness, without_files},
-    kernel::{Compacted, Learned, OpenRequest, State},
+    kernel::{
+        Compacted, Learned, OpenRequest, State,
+        context::{Carried, Fullness, without_files},
+    },
     model::{Item, ToolResultItem},
     tool::todo,
     words::ids::Seq,

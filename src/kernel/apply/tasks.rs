@@ -14,8 +14,10 @@ use crate::{
         Tie, Turn, Waiting, state::TASKS_REMEMBERED,
     },
     permission::Chain,
-    words::ids::{MessageId, Millis, Seq},
-    words::message::Message,
+    words::{
+        ids::{MessageId, Millis, Seq},
+        message::Message,
+    },
 };
 
 // The queue of tasks that wait for room: a task begins only while fewer than `task_width_max` have begun. No entry says which

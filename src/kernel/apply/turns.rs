@@ -11,14 +11,14 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    kernel::context::{Fullness, of_item},
     kernel::{
-        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting, advance,
+        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting,
+        context::{Fullness, of_item},
         state::{Next, TURNS_REMEMBERED},
+        turn::advance,
     },
-    model::{Answer, AnswerPart, Item, Price, UserItem},
+    model::{Answer, AnswerPart, Item, UserItem},
     words::ids::{MessageId, Seq},
-    words::usage::Usage,
 };
 
 impl State {
@@ -97,14 +97,11 @@ impl State {
         &mut self,
         seq: Seq,
         ticket: Seq,
-        (answer, of_other): (&Arc<Answer>, Option<Price>),
+        answer: &Arc<Answer>,
         interrupted: bool,
-        estimate: Option<&Usage>,
+        charge: Charge,
     ) {
-        let Some(Open::Request(OpenRequest { last, estimated, price, .. })) = self.open.remove(&ticket) else { return };
-        let price = if answer.by.is_some() { of_other } else { price };
-        let charge = Charge::of(price.as_ref(), &answer.usage, estimate);
-        self.charge(charge);
+        let Some(Open::Request(OpenRequest { last, estimated, .. })) = self.open.remove(&ticket) else { return };
         if !interrupted {
             self.recoveries = 0;
         }
@@ -126,7 +123,7 @@ impl State {
             turn.refused.clear();
             turn.answer = Some(seq);
             turn.usage += answer.usage;
-            turn.answered = Some((answer.finish, charge.unwrap_or_default()));
+            turn.answered = Some((answer.finish, charge));
             turn.next = next;
             if !text.is_empty() {
                 turn.text = text.into();
