@@ -172,6 +172,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
                 .into()
         }
         ("revoke", Some(Record::Revoked { grant })) => RevokeGrant { grant: *grant }.into(),
+        ("revoke_all", _) => RevokeAll.into(),
         ("put_question", Some(Record::Ask { call, access, question: Some(question), .. })) => {
             let (access, question) = (access.clone(), question.clone());
             PutQuestion { call: *call, attempt: None, access, question }.into()

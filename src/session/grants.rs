@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::RevokeGrant,
+    kernel::{RevokeAll, RevokeGrant},
     session::{Granted, SendError, Seq, Session},
 };
 
@@ -61,5 +61,15 @@ impl Session {
     /// revoke of the same grant changes nothing. Others as [`Session::answer`].
     pub async fn revoke(&self, grant: Seq) -> Result<(), SendError> {
         self.record(RevokeGrant { grant }).await.map(drop)
+    }
+
+    /// Revokes all standing grants of the session, in one append: also one that was given after the caller last looked. Otherwise as
+    /// [`Session::revoke`]. Grants of its children, and those that the host stores ([`Settings::granted`](crate::session::Settings::granted)),
+    /// stay. Without a grant nothing is recorded.
+    ///
+    /// # Errors
+    /// As [`Session::revoke`], without [`Refusal::NoSuchGrant`](crate::session::Refusal::NoSuchGrant).
+    pub async fn revoke_all(&self) -> Result<(), SendError> {
+        self.record(RevokeAll).await.map(drop)
     }
 }

@@ -46,6 +46,22 @@ impl Decide for RevokeGrant {
     }
 }
 
+/// A host takes all standing grants of the session back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RevokeAll;
+
+impl Decide for RevokeAll {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
+        let granted: Vec<Seq> = draft.state.grants.iter().map(|granted| granted.id).collect();
+        let revoked = granted.into_iter().map(|grant| draft.write(None, Record::Revoked { grant })).last();
+        Ok(CarriedOut::Done(revoked.unwrap_or(draft.state.seq)))
+    }
+
+    fn in_words(&self) -> String {
+        "all standing grants were revoked".to_owned()
+    }
+}
+
 impl Settings {
     /// Whether what people granted for longer than this session ([`Settings::granted`]) answers what the rules ask about these
     /// accesses. What the rules deny stays denied: look at [`Settings::judge`] first.
