@@ -38,7 +38,7 @@ pub use crate::kernel::{
     Charge, Compacted, CompactionReason, CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason,
     Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Learned, Limits, Link, Merged, MergedLast, Mode, ModelSeen,
     NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest,
-    OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal,
+    OpenTable, OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal,
     RefusedFile, Repeats, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack,
     Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk,
     TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,

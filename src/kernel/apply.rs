@@ -185,11 +185,11 @@ impl State {
             Record::Result { result, judged } => self.take_result(ticket, result, *judged),
             Record::Ending { outcome, .. } => {
                 self.in_turn(|turn| turn.ending = Some(outcome.clone()));
-                self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+                self.open.retain(|open| !matches!(open, Open::Wait(_)));
             }
             Record::Recovered { n, resumed } => {
                 // The host that had a branch summed up is gone too. If it still brings a summary, it finds the ticket closed.
-                self.open.retain(|_, open| !matches!(open, Open::Branch(_)));
+                self.open.retain(|open| !matches!(open, Open::Branch(_)));
                 // From the last entry on no process ran the turn, so its clock stops there.
                 self.stop_clock(before);
                 self.recoveries = *n;

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open,
-        Origin, Outcome, Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
+        OpenTable, Origin, Outcome, Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd,
+        WentBack,
     },
     model::{History, ToolResultItem},
     tool::Todo,
@@ -62,7 +63,7 @@ pub struct State {
     /// Hash over the history, chained item by item: 32 hex digits, empty for an empty history.
     pub history_hash: String,
     /// The open table: every open ticket, see [`Open`].
-    pub open: BTreeMap<Seq, Open>,
+    pub open: OpenTable,
     /// The running turn; `None` between turns.
     pub turn: Option<Arc<Turn>>,
     /// Steering messages that wait for the next step of the running turn, oldest first.
@@ -143,7 +144,7 @@ impl State {
             history: History::default(),
             context: Arc::default(),
             history_hash: String::new(),
-            open: BTreeMap::new(),
+            open: OpenTable::default(),
             turn: None,
             steering: VecDeque::new(),
             queue: VecDeque::new(),

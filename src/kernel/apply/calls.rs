@@ -46,14 +46,16 @@ impl State {
     /// Takes back what people allowed of calls that are not over: the session works in another folder from here on, so the same paths
     /// are other files.
     pub(super) fn forget_approvals(&mut self) {
-        for open in self.open.values_mut() {
+        let approved =
+            |open: &Open| matches!(open, Open::Call(call) if call.granted || call.state == CallState::Allowed);
+        self.open.change(usize::MAX, approved, |open| {
             if let Open::Call(call) = open {
                 call.granted = false;
                 if call.state == CallState::Allowed {
                     call.state = CallState::Pending;
                 }
             }
-        }
+        });
     }
 
     pub(super) fn in_call(&mut self, ticket: Seq, change: impl FnOnce(&mut OpenCall)) {

@@ -69,7 +69,7 @@ impl State {
 
     pub(super) fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
         // The wait before a retry ends when its request is made.
-        self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+        self.open.retain(|open| !matches!(open, Open::Wait(_)));
         let opened = OpenRequest {
             model: request.model.clone(),
             attempt: request.attempt,
@@ -147,7 +147,7 @@ impl State {
         // session.
         let stays =
             |open: &Open| matches!(open, Open::Task(_) | Open::TaskAsk(_) | Open::Compaction(_) | Open::Branch(_));
-        self.open.retain(|_, open| stays(open));
+        self.open.retain(|open| stays(open));
         self.task_turn_ended(&turn, outcome);
         // Steering messages that came too late for this turn go first into the next.
         while let Some(waiting) = self.steering.pop_back() {

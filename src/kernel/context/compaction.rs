@@ -37,7 +37,7 @@ pub struct ContextState {
     /// The number of items at the front of the history that stand for the part that was cut off: 0 or 1.
     pub front: usize,
     /// The data that is carried on, beside the summary, from the part that was cut off.
-    pub carried: Carried,
+    pub carried: Arc<Carried>,
     /// The pinned messages, in the order in which they were pinned: their words stay whatever is cut off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<Pin>,
@@ -147,7 +147,7 @@ pub struct Undone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// The data that was carried on before the compaction.
-    pub carried: Carried,
+    pub carried: Arc<Carried>,
     /// The entry that recorded the compaction before this one; 0 for none.
     pub newest: Seq,
 }

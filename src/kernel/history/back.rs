@@ -84,7 +84,7 @@ impl State {
         back.items.iter().for_each(|item| self.history.push_shared(item.clone()));
         self.history_hash.clone_from(&back.hash);
         // A summary of items that are still there may go on. A summary that reaches beyond them is of no use.
-        self.open.retain(|_, open| !matches!(open, Open::Compaction(open) if back.gives_up(open.first_kept)));
+        self.open.retain(|open| !matches!(open, Open::Compaction(open) if back.gives_up(open.first_kept)));
         let mut context = (*back.context).clone();
         context.ready = None;
         // The learned factor, the failures of the summariser and the number of compactions do not go back.

@@ -199,7 +199,7 @@ impl State {
 
     /// Closes the questions of a call that is over or was told to stop.
     pub(in crate::kernel) fn close_questions(&mut self, call: Seq) {
-        self.open.retain(|_, open| !matches!(open, Open::Ask(ask) if ask.call == call && ask.question.is_some()));
+        self.open.retain(|open| !matches!(open, Open::Ask(ask) if ask.call == call && ask.question.is_some()));
     }
 }
 

@@ -107,11 +107,12 @@ impl State {
     /// Lets the calls begin anew, also those that are open.
     pub(in crate::kernel) fn reset_loops(&mut self) {
         self.in_turn(Turn::forget_calls);
-        for open in self.open.values_mut() {
+        let in_cycle = |open: &Open| matches!(open, Open::Call(call) if call.cycle.is_some());
+        self.open.change(usize::MAX, in_cycle, |open| {
             if let Open::Call(call) = open {
                 call.cycle = None;
             }
-        }
+        });
     }
 }
 

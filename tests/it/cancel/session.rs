@@ -360,7 +360,7 @@ impl World {
 
     async fn allow_all(&mut self) {
         self.session.configure(|settings| settings.rules = vec![Profile::Auto.ruleset()]).await.unwrap();
-        for (ask, open) in self.session.state().await.unwrap().open {
+        for (&ask, open) in self.session.state().await.unwrap().open.iter() {
             if let Open::Ask(_) = open {
                 self.session.answer(ask, Grant::Once).await.unwrap();
             }

@@ -50,7 +50,7 @@ pub(super) fn state(state: &State) -> Result<(), Broken> {
 
 /// Asks and calls point at each other; a barrier runs alone; no more run than may.
 fn calls_and_asks(state: &State) -> Result<(), Broken> {
-    for (ticket, open) in &state.open {
+    for (ticket, open) in state.open.iter() {
         match open {
             Open::Ask(ask) if ask.question.is_some() => {
                 let runs = matches!(state.open.get(&ask.call), Some(Open::Call(call)) if call.attempts > 0 && call.state != CallState::Closing);
