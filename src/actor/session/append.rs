@@ -146,13 +146,11 @@ impl Live {
     /// Tells listeners and observers of recorded entries, and sends children new rules. The state is published before: a listener that
     /// hears of an entry may read it at once. Senders of commands are answered after it (`Slot::recorded`).
     fn tell_of(&mut self, entries: &[Entry], events: Vec<Arc<Event>>, ring: Option<Arc<Ring>>) {
-        for event in &events {
-            let tell = || {
-                let ring = Arc::downgrade(ring.as_ref()?);
-                Some(Tell { ring, incarnation: self.incarnation })
-            };
-            self.shared.observers.show(event, tell);
-        }
+        let tell = || {
+            let ring = Arc::downgrade(ring.as_ref()?);
+            Some(Tell { ring, incarnation: self.incarnation })
+        };
+        self.shared.observers.show(&events, tell);
         if let Some(ring) = ring {
             ring.push(events);
         }

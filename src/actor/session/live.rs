@@ -207,8 +207,7 @@ impl Live {
             jitter: self.draw(),
         };
         let now = self.now();
-        // Hooks are the observers.
-        if !audience.hears_events && self.shared.hooks.is_empty() {
+        if !audience.hears_events && !self.shared.observers.watch() {
             return (decide(&self.state, inputs, &env, now), Vec::new());
         }
         let mut events = Vec::new();

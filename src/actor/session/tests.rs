@@ -20,7 +20,7 @@ use crate::{
     words::ids::{Seq, SessionId},
     words::message::{Finish, Message},
 };
-use bench::{ALL, Bench, abort, bench, bench_ahead, message};
+use bench::{ALL, Bench, abort, bench, bench_ahead, bench_of, message};
 
 /// While the disk refuses, what stays is tried again in its own time, and not at every wake.
 #[tokio::test(start_paused = true)]
@@ -532,4 +532,28 @@ async fn who_asks_for_sleep_is_answered_by_whoever_settles_it() {
     let told = ask(&working);
     working.live.slot.set_admission(Admission::Closed);
     assert_eq!(told.await.unwrap(), Ok(()));
+}
+
+/// A hook that sees no events costs no event: none is made for it.
+#[tokio::test]
+async fn no_event_is_made_for_a_hook_that_sees_none() {
+    struct Watches(bool);
+    impl crate::hook::Hook for Watches {
+        fn name(&self) -> &'static str {
+            "watches"
+        }
+
+        fn sees_events(&self) -> bool {
+            self.0
+        }
+    }
+    for sees in [false, true] {
+        let hook: Arc<dyn crate::hook::Hook> = Arc::new(Watches(sees));
+        let bench = bench_of(Duration::ZERO, crate::hook::Hooks::new([hook]));
+        drop(bench.live.slot.command(Pause).unwrap());
+        let work = bench.live.slot.take(&bench.live.state, bench.live.now());
+        let Some(Work::Decide(inputs)) = work else { panic!("the command is there") };
+        let (decision, events) = bench.live.decide(&inputs);
+        assert_eq!((decision.entries.is_empty(), events.is_empty()), (false, !sees));
+    }
 }
