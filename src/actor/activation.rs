@@ -135,6 +135,8 @@ async fn activate(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<(), OpenErro
         }
     }
     let restart = slot.restart_policy();
+    // The load may have taken longer than the wait for a place.
+    let until = Instant::now() + PLACE_WAIT;
     loop {
         let error = match sessions.start_child(spec(shared, slot, restart)).await {
             Ok(_) => return Ok(()),

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     actor::{
         bring_up::{SpawnArgs, bring_up},
-        slot::{Admission, Now, Phase, Slot},
+        slot::{Admission, Now, Slot},
         worker_context::WorkerContext,
     },
     error::{OpenError, SendError},
@@ -88,7 +88,7 @@ impl Watcher {
         let tie = Tie { parent, ticket, link: task.link, depth: task.depth, grant: task.grant };
         let spawn = SpawnArgs { child: task.child.clone(), tie, order: task.order.clone(), asks_first: false };
         let tasks = post.slot.tasks();
-        let watch = Watch { post, spawn, newest: hears };
+        let watch = Watch { post, spawn, newest: hears, was_up: false };
         Watcher { newest, _watch: AbortOnDropHandle::new(tasks.spawn(watch.run())) }
     }
 
@@ -124,6 +124,8 @@ struct Watch {
     post: WorkerContext,
     spawn: SpawnArgs,
     newest: watch::Receiver<Word>,
+    /// Whether the child came up in the newest look.
+    was_up: bool,
 }
 
 /// The result of one look at a child.
@@ -142,7 +144,11 @@ impl Watch {
     async fn run(mut self) {
         let (mut wait, mut starts) = (AGAIN_MIN, 0);
         loop {
-            match self.look().await {
+            let seen = self.look().await;
+            if std::mem::take(&mut self.was_up) {
+                (wait, starts) = (AGAIN_MIN, 0);
+            }
+            match seen {
                 Look::Over(report) => return self.post.report(*report),
                 Look::Closing if self.post.shared.slots.admission() == Admission::Closed => {
                     return std::future::pending().await;
@@ -168,13 +174,7 @@ impl Watch {
     /// After an operator stopped the child: leaves it alone until it is woken, or its parent has news for it.
     async fn until_awake_again(&mut self) {
         let child = self.post.shared.slot(&self.spawn.child);
-        let mut was_down = false;
-        loop {
-            let passive = child.phase() == Phase::Passive;
-            if was_down && !passive {
-                return;
-            }
-            was_down |= passive;
+        while !child.is_awake() {
             tokio::select! {
                 () = tokio::time::sleep(STOPPED_LOOK) => {}
                 _ = self.newest.changed() => return,
@@ -206,9 +206,12 @@ impl Watch {
         // A task of its own, so that a bring-up that has begun goes to its end even if this watch is dropped.
         let up = self.post.slot.tasks().spawn(bring_up(self.post.shared.clone(), spawn)).await;
         let error = match up {
-            Ok(Ok(child)) => return self.stay(&child).await,
+            Ok(Ok(child)) => {
+                self.was_up = true;
+                return self.stay(&child).await;
+            }
             Ok(Err(error)) => error,
-            Err(error) => return self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
+            Err(error) => return Look::Over(Box::new(self.lost(format!("failed to start it: {error}")))),
         };
         match (error, stop_level) {
             (OpenError::Closed | OpenError::Stopped { .. }, _) => Look::Closing,

@@ -176,14 +176,14 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
         if !error.was_read() {
             tries.0.fetch_sub(1, Ordering::Relaxed);
         }
-        let asked = error.retry_after_ms.map(Duration::from_millis);
+        let server_wait = error.retry_after_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
         match waits.next() {
             Some(wait)
                 if error.class() == RetryClass::Transient
                     && tries.0.load(Ordering::Relaxed) < reads_max
-                    && asked.unwrap_or_default() <= WAITS[2] =>
+                    && server_wait.unwrap_or_default() <= WAITS[2] =>
             {
-                tokio::time::sleep(asked.unwrap_or(wait)).await;
+                tokio::time::sleep(server_wait.unwrap_or(wait)).await;
             }
             _ => return Err(error),
         }

@@ -82,7 +82,7 @@ impl Behaviour for SessionActor {
         }
         fault!(self.shared.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.shared.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
-        live.tell(unpublished);
+        live.publish_first(unpublished);
         // Only the recovery: the rest is done in `handle`, so that a crash over it is no failed start.
         live.recover()?;
         fault!(self.shared.store.faults(), "session.recovered", self.slot.id.as_str());

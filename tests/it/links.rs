@@ -208,6 +208,25 @@ async fn a_child_outlives_the_crashes_of_its_parent_and_its_own() {
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
+/// A child that an operator stops, and that a host wakes at once, has its watch again: its parent hears of its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_was_stopped_and_opened_at_once_still_reports_its_end() {
+    let found = || Reply::text("found it").at_barrier("child").when("user: look it up");
+    let lab = lab([Reply::text("thank you"), found(), found()]).await;
+    let child = lab.spawn("look it up", Link::default()).await;
+    lab.model.barrier("child").reached().await;
+    let id = child.session().id().clone();
+    lab.runtime.operate().stop(id.as_str()).await.unwrap();
+    // The watch looks every half second whether the child is down, and never sees it so.
+    let opened = lab.runtime.open(&id).await.unwrap();
+    lab.model.barrier("child").release();
+    opened.wait().await.unwrap();
+    assert_eq!(down(&child).await, DownReason::Done);
+    lab.parent.wait().await.unwrap();
+    assert_eq!(count(&lab.parent, is_down).await, 1);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
 /// An abort of the parent stops what its linked children run, and nobody is woken by that; a detached one works on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abort_of_the_parent_stops_linked_children() {

@@ -42,7 +42,9 @@ pub(crate) struct RollBack {
 impl Decide for RollBack {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let RollBack { back, files, summary } = self;
-        if let Some(done) = draft.state.went_back.filter(|done| done.entry == back.from.next() && done.to == back.to) {
+        let brings_nothing = files.is_none() && summary.is_none();
+        let is_done = |done: &WentBack| brings_nothing && done.entry == back.from.next() && done.to == back.to;
+        if let Some(done) = draft.state.went_back.filter(is_done) {
             // The same rollback was recorded before, and its answer was lost in a crash.
             return Ok(CarriedOut::Done(done.entry));
         }
