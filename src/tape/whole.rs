@@ -132,7 +132,7 @@ pub(super) fn read_to<S: TapeStore + ?Sized>(store: &S, session: &SessionId, seq
 }
 
 /// The newest anchor at or before an entry, and whether the entry ends an append. `None` where there is no such entry.
-fn anchor_at<S: TapeStore + ?Sized>(
+pub(super) fn anchor_at<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
     seq: Seq,
