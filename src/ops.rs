@@ -7,6 +7,7 @@
 //! a working session; it may write to a tape, or remove one, only under the session's claim, because one process writes a tape.
 
 pub(crate) mod listing;
+pub(crate) mod remembered;
 pub mod replay;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod restore;
