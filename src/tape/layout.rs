@@ -25,7 +25,7 @@
 //!   processes/                                  whose OS processes may run on (written by `process::ledger`)
 //!   owners/<owner>.lock  .reserve  .spare       one of each per open store
 //!   commit/<owner>.log                          `Power`: the shared commit log
-//!   index.db  index.lock                        derived, may be deleted
+//!   index.db  index.lock  index.opened          derived, may be deleted
 //! ```
 //!
 //! Nothing here decides what is in a file. A change must keep: every name but `index.*` is a stored format (`docs/TAPE.md`), so
@@ -144,6 +144,11 @@ impl Layout {
 
     pub(super) fn commit_log(&self, owner: &str) -> PathBuf {
         self.commit().join(format!("{owner}.log"))
+    }
+
+    /// Which owner opened the store last.
+    pub(super) fn opened(&self) -> PathBuf {
+        self.root.join("index.opened")
     }
 
     /// The anchors of a session, oldest first.
