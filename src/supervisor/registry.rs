@@ -88,6 +88,11 @@ impl Registry {
         tree::grow(&self.nodes())
     }
 
+    /// One node, with what is shown below it; `None` where there is no such node.
+    pub(crate) fn below(&self, key: u64) -> Option<Node> {
+        tree::below(&self.nodes(), key)
+    }
+
     /// The last events of a node, oldest first; at most 32. `None` if there is no such node.
     #[must_use]
     pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
