@@ -37,6 +37,8 @@ fn bound(row: &str) -> f64 {
         "wake" | "fork" | "events_after(last - 10)" | "messages_before(20)" | "messages_before(20), asleep" => 12.0,
         // The answer has a line for each request. Those of the reference size are a hundredth of the largest.
         "bill, again" => 110.0,
+        // Two binary searches in the parent's tape: they grow with the logarithm of its length.
+        "down of an old child" => 3.0,
         // Its answer has all sessions.
         "list()" => 110.0,
         _ => 1.5,
