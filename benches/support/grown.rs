@@ -30,8 +30,14 @@ struct Cost {
 
 /// How many times the cost of its reference size a row may cost at most at any larger size. The reference is the smallest size of 1,000
 /// or more for rows about entries, and the smallest of all for the others.
-fn bound(row: &str) -> f64 {
+fn bound(row: &str, size: u64) -> f64 {
     match row {
+        // Before the conversation is long, an anchor lies a thousand entries back.
+        "wake" | "fork" | "events_after(last - 10)" | "messages_before(20)" | "messages_before(20), asleep"
+            if size <= 3_000 =>
+        {
+            2.0
+        }
         // Reads from the newest anchor on, and in the anchor the conversation that the model has: as much as fits its window, however
         // long the tape is. This model's window takes some 30,000 entries of such small steps.
         "wake" | "fork" | "events_after(last - 10)" | "messages_before(20)" | "messages_before(20), asleep" => 12.0,
@@ -93,17 +99,18 @@ impl Table {
             let from = if *group == 1 { 1_000 } else { 0 };
             let Some((size, small)) = sizes.range(from..).next() else { continue };
             for (larger, large) in sizes.range(size + 1..) {
+                let bound = bound(row, *larger);
                 let counts = [
                     ("bytes", small.bytes, large.bytes, 64 * 1024),
                     ("reads", small.reads, large.reads, 16),
                     ("allocations", small.allocations, large.allocations, 256),
                 ];
                 for (what, small, large, grain) in counts {
-                    // Below the grain a count says nothing about growth.
-                    if large as f64 > bound(row) * small.max(grain) as f64 {
+                    // Below the grain a count says nothing about growth. A search in a longer file reads at a few more places.
+                    let bound = if what == "reads" { 2.0 * bound } else { bound };
+                    if large as f64 > bound * small.max(grain) as f64 {
                         eprintln!(
-                            "{row}: {large} {what} at {larger}, and {small} at {size}: the bound is {} times",
-                            bound(row)
+                            "{row}: {large} {what} at {larger}, and {small} at {size}: the bound is {bound} times"
                         );
                         failed += 1;
                     }
@@ -129,7 +136,7 @@ pub async fn run(wanted: &str) -> usize {
         }
     }
     if is_wanted("sessions") {
-        for size in if short { vec![30, 300] } else { vec![100, 1_000, 10_000] } {
+        for size in if short { vec![100, 300] } else { vec![100, 1_000, 10_000] } {
             sessions(&table, size).await;
         }
     }

@@ -18,7 +18,7 @@ use crate::{
     actor::bring_up::why_not_there,
     error::OpenError,
     event::{Event, EventStream, events_of},
-    kernel::{Bill, Entry, State, Transcript},
+    kernel::{Bill, Entry, Transcript},
     ops::taped,
     session::Session,
     tape::{self, TapeError, TapeStore, TapeStoreExt as _},
@@ -68,7 +68,7 @@ impl Session {
 
     /// What each model request of this session used and cost, oldest first, read from the tape: the first time the whole tape, and
     /// then what came since. What children used is on their own tapes. The bill of a fork begins with the fork: what was used before
-    /// is on the parent's bill. The sum alone is in the state ([`State::spent`]), and costs nothing.
+    /// is on the parent's bill. The sum alone is in the state ([`State::spent`](crate::session::State)), and costs nothing.
     ///
     /// # Errors
     /// Where the tape cannot be read.
