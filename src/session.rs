@@ -77,7 +77,6 @@ use crate::{
         shared::Shared,
         slot::{Phase, Slot, within},
     },
-    event::events_of,
     kernel::{
         self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, ResetLoops, Resume,
         SendMessage, WithdrawMessage,
@@ -400,27 +399,6 @@ impl Session {
         let is_missing =
             self.shared.tokio.spawn_blocking(move || !shared.store.exists(&id) && shared.slot(&id).is_unknown());
         events.unless_missing(is_missing)
-    }
-
-    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is
-    /// too slow afterwards gets [`Next::Lagged`].
-    ///
-    /// # Errors
-    /// If the tape cannot be read.
-    pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
-        // Listen first, so that nothing is missed while the tape is read.
-        let live = self.slot.listen();
-        let entries = self.entries().await?;
-        let known = entries.partition_point(|entry| entry.seq <= after).clamp(1, entries.len().max(1));
-        let (before, behind) = entries.split_at_checked(known).unwrap_or_default();
-        let mut events = Vec::new();
-        if let Some(mut state) = State::fold(before) {
-            for entry in behind {
-                events.extend(events_of(&state, entry));
-                state.apply(entry);
-            }
-        }
-        Ok(live.with_replay(events))
     }
 
     pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<CarriedOut, SendError> {

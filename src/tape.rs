@@ -21,6 +21,8 @@
 mod anchors;
 mod appends;
 mod caught;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
+mod changed;
 mod commit;
 mod derived;
 mod disk;

@@ -43,6 +43,7 @@ mod otp;
 mod outside;
 #[cfg(feature = "http")]
 mod overflow;
+mod pages;
 mod panic_abort;
 mod passive;
 #[cfg(all(feature = "http", feature = "tools"))]

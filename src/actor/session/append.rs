@@ -112,8 +112,9 @@ impl Live {
                 self.shared.orders.chore(Chore::Reserve);
             }
             let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
-            if self.state.context.compactions > before.context.compactions && !anchored {
-                // With a new anchor the session opens without reading the summarised part.
+            let compacted = self.state.context.compactions > before.context.compactions;
+            if (compacted || self.state.wants_anchor(&before)) && !anchored {
+                // With a new anchor the session opens without reading what came before.
                 self.slot.want_anchor();
             }
             self.unmark();

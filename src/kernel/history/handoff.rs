@@ -2,7 +2,8 @@
 //! anchor names the anchor before it. (A fork that was exported is one tape without its own first anchor: there the number of the
 //! next one counts it too.)
 //!
-//! The runtime asks for an anchor after each compaction. A host begins one with [`Session::handoff`](crate::Session::handoff),
+//! The runtime asks for an anchor after each compaction, and where the newest one lies far back ([`State::wants_anchor`]): opening a
+//! session, a fork of it and a look at its end read from the newest anchor on. A host begins one with [`Session::handoff`](crate::Session::handoff),
 //! under a name of its own, and with a summary if one is to take the place of the conversation so far. An anchor is one entry, the
 //! whole state, alone in its append. So a crash leaves the anchor whole or not begun.
 //!
@@ -22,15 +23,32 @@ use crate::{
     words::ids::Seq,
 };
 
-/// The runtime begins an anchor after a compaction: the whole state goes on the tape.
+/// The fewest entries between an anchor that only bounds the distance and the anchor before it.
+const ANCHOR_ENTRIES_MIN: u64 = 1_024;
+
+/// How many bytes of the conversation may stand against each entry since the newest anchor, or the next one waits. A line of a tape
+/// has some 500 bytes, so the anchors of a tape take less room than its other lines.
+const ANCHOR_BYTES_AN_ENTRY: u64 = 256;
+
+/// The most bytes of a conversation that an anchor repeats where nothing but the distance asks for one: a state must fit a line.
+const ANCHOR_BYTES_MAX: u64 = 8 << 20;
+
+/// The runtime begins an anchor after a compaction, or far behind the newest one: the whole state goes on the tape.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BeginAnchor;
 
 impl Decide for BeginAnchor {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
         let mut whole = draft.state.clone();
-        // Named after the compaction that it follows, and its own entry, because no two anchors may have the same name.
-        whole.anchor = Some(whole.next_mark(format!("compaction-{}-{}", whole.context.compactions, whole.seq.next())));
+        // With its own entry in the name, because no two anchors may have the same. A handoff's own entry counts as the newest
+        // compaction, and is the first of its anchor.
+        let first = whole.seq.next().0.saturating_sub(whole.since_anchor());
+        let is_compacted = whole.context.newest.0 > first;
+        let name = match is_compacted {
+            true => format!("compaction-{}-{}", whole.context.compactions, whole.seq.next()),
+            false => format!("distance-{}", whole.seq.next()),
+        };
+        whole.anchor = Some(whole.next_mark(name));
         Ok(CarriedOut::Done(draft.write(None, Record::State(Arc::new(whole)))))
     }
 
@@ -91,6 +109,22 @@ impl HandOff {
 const FIRST: &str = "session-start";
 
 impl State {
+    /// How many entries the newest anchor and what follows it have; in a fork, those since the fork began.
+    fn since_anchor(&self) -> u64 {
+        self.seq.0.saturating_sub(self.anchor.as_ref().map_or(0, |mark| mark.before_last.0))
+    }
+
+    /// Whether the newest anchor lies so far back that another one is worth its room. Looked at once every so many entries, as an
+    /// anchor that was refused is asked for again; `before` is the state before the newest append.
+    pub(crate) fn wants_anchor(&self, before: &State) -> bool {
+        let (since, bytes) = (self.since_anchor(), self.context.bytes);
+        let looks = self.seq.0 / (ANCHOR_ENTRIES_MIN / 4) > before.seq.0 / (ANCHOR_ENTRIES_MIN / 4);
+        looks
+            && since >= ANCHOR_ENTRIES_MIN
+            && bytes <= since.saturating_mul(ANCHOR_BYTES_AN_ENTRY)
+            && bytes <= ANCHOR_BYTES_MAX
+    }
+
     /// The mark of an anchor that begins behind the newest entry.
     fn next_mark(&self, name: String) -> Arc<AnchorMark> {
         let (before, before_name) = match &self.anchor {

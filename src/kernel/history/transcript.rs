@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     kernel::{
-        AgentChoice, CallOpened, Charge, CompactionReason, Entry, Merged, Record, Settings, TaskOrder,
+        AgentChoice, CallOpened, Charge, CompactionReason, Entry, Merged, Record, Settings, State, TaskOrder,
         history::trail::Trail,
     },
     model::{Answer, AnswerPart, Item, Price, ToolResultItem},
@@ -78,6 +78,40 @@ impl Transcript {
         (transcript.messages, transcript.made)
     }
 
+    /// The messages of the end of a tape: exactly the newest ones of [`Transcript::numbered`] over the whole tape. `entries` begin with
+    /// the state of an anchor. A message of which a part may stand in front of it is left out, with all before it.
+    pub(crate) fn tail(entries: &[Entry]) -> (Vec<Message>, Vec<Seq>) {
+        let mut transcript = Transcript::default();
+        let (mut unsure, mut requests) = (Seq::ZERO, 0);
+        for entry in entries {
+            match &entry.record {
+                // A request takes the parts that wait for the next answer. What waits from before the anchor is gone with the first
+                // one; the answer to the second has all of its parts.
+                Record::Request(request) => requests += u32::from(request.attempt == 1),
+                // Nobody knows whether the message before the anchor takes it, or the next answer.
+                Record::TaskStarted { order: Some(_), .. } if transcript.messages.is_empty() => requests = 0,
+                Record::Answer { .. } | Record::Merged(_) if requests < 2 => unsure = entry.seq,
+                _ => {}
+            }
+            transcript.apply(entry);
+        }
+        let first = transcript.made.partition_point(|made| *made <= unsure);
+        (transcript.messages.split_off(first), transcript.made.split_off(first))
+    }
+
+    /// Takes what the state at an anchor says that entries before it said. Over a whole tape it says nothing new.
+    fn go_on_from(&mut self, state: &State) {
+        self.session = Some(state.session.clone());
+        self.settings = Some(state.settings.clone());
+        self.chosen.clone_from(&state.next_agent);
+        for waiting in state.steering.iter().chain(&state.queue) {
+            self.accepted.entry(waiting.message.id.clone()).or_insert_with(|| waiting.message.clone());
+        }
+        if let Some((_, open)) = state.compaction() {
+            self.auto = open.reason != CompactionReason::Asked;
+        }
+    }
+
     /// The messages so far, oldest first.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
@@ -88,10 +122,7 @@ impl Transcript {
     pub fn apply(&mut self, entry: &Entry) {
         let ticket = entry.ticket.unwrap_or(entry.seq);
         match &entry.record {
-            Record::State(state) => {
-                self.session = Some(state.session.clone());
-                self.settings = Some(state.settings.clone());
-            }
+            Record::State(state) => self.go_on_from(state),
             Record::Settings(settings) => self.settings = Some(Arc::new((**settings).clone())),
             Record::AgentChosen { choice, .. } => self.chosen = Some(choice.clone()),
             Record::AgentSwitched { agent } => self.switch_agent(agent),
