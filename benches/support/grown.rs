@@ -51,10 +51,13 @@ fn bound(row: &str, size: u64) -> f64 {
     }
 }
 
+/// The group of a row, and its name.
+type Row = (usize, &'static str);
+
 #[derive(Default)]
 struct Table {
     /// By row, and by size.
-    rows: Mutex<BTreeMap<(usize, &'static str), BTreeMap<u64, Cost>>>,
+    rows: Mutex<BTreeMap<Row, BTreeMap<u64, Cost>>>,
 }
 
 fn read_so_far() -> (u64, u64) {
