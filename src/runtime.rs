@@ -172,10 +172,7 @@ impl Runtime {
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let now = self.inner.shared.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
-        // A separate task: other callers may wait for this activation, even if this future is dropped.
-        let making = flight.make(First { entries, state });
-        let tasks = &self.inner.shared.tasks;
-        tasks.spawn_on(making, &self.inner.shared.tokio).await.map_err(OpenError::lost)??;
+        flight.make(First { entries, state }).await?;
         Ok(Session { shared: self.inner.shared.clone(), slot })
     }
 

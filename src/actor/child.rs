@@ -165,7 +165,7 @@ impl Watch {
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
-                // With news another start may work, so the count begins again: else a parent with much news would wear out the starts.
+                // News may change the result, so the count begins again.
                 _ = self.newest.changed() => (wait, starts) = (AGAIN_MIN, 0),
             }
         }
@@ -320,7 +320,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What an error from the child means for its task; also one from the parent, where a question is carried.
+    /// What an error of the child means for its task; or of the parent, when a question is carried to it.
     fn gone(&self, error: &SendError) -> Look {
         match error {
             SendError::Parked => self.down(DownReason::Parked),
@@ -384,8 +384,8 @@ async fn ended(child: &Arc<Slot>, tie: &Tie) -> Result<Option<Arc<Down>>, SendEr
     child.until(end).await
 }
 
-/// The open questions of a child to people, in the form that its parent gets: at once where none are `known`, otherwise when their tickets
-/// are others.
+/// The open questions of a child to people, in the form that its parent gets. Answers at once if `known` is `None`, else when the
+/// tickets differ from it.
 async fn asks_of(child: &Arc<Slot>, known: Option<Vec<Seq>>) -> Result<Vec<Arc<TaskAsk>>, SendError> {
     let others = move |now: &Now| {
         let is_known = |known: &Vec<Seq>| now.state.unanswered().eq(known.iter().copied());

@@ -62,6 +62,7 @@ struct Observer {
 #[derive(Default)]
 struct Queue {
     waiting: Lock<Waiting>,
+    /// Notified when the thread must look: events were queued, or the queue was closed.
     moved: Condvar,
     /// How often a session or worker took the lock to queue events.
     #[cfg(test)]
@@ -110,7 +111,7 @@ impl Waiting {
         wakes
     }
 
-    /// Queues an event. Returns whether it was the first of a row of events that are missed.
+    /// Queues an event. Returns whether it was the first of a run of missed events.
     fn queue(&mut self, event: &Arc<Event>, bytes: usize, tell: Option<Tell>) -> bool {
         let fits = self.line.len() < OBSERVED_EVENTS_MAX
             && (self.line.is_empty() || self.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
@@ -194,6 +195,8 @@ impl Observer {
                 Err(error) => {
                     tracing::error!(hook = %self.name, %error, "no thread for a hook: it sees no events");
                     waiting.closed = true;
+                    waiting.line.clear();
+                    waiting.bytes = 0;
                 }
             }
         }
@@ -230,8 +233,8 @@ impl Queue {
         self.waiting.lock()
     }
 
-    /// Waits for the next thing to show; `None` when the queue is closed and empty. It collects events for [`COLLECT`] first, then
-    /// asks to be woken.
+    /// The next thing to show; `None` when the queue is closed and empty. If nothing waits, it first collects for [`COLLECT`], and then
+    /// sleeps until it is woken.
     fn next(&self) -> Option<News> {
         let mut waiting = self.waiting();
         let waits = |watching| move |waiting: &mut Waiting| waiting.watching == watching && !waiting.closed;

@@ -9,13 +9,13 @@
 //! |---|---|
 //! | the history, its summary, the data carried beside it | usage and cost, ended turns and their outcomes, message ids |
 //! | pins, the to-do list | settings, grants, tasks |
-//! | how full the context is, the windows that refusals taught | the queue (which is put on hold) |
+//! | how full the context is, the windows that refusals taught | the queue (which is put on hold), counts of compactions |
 //!
 //! Nothing goes back under a running turn, and nothing leaves the tape. No tape is read here: the caller works the entry out from
 //! the tape (`trail.rs`), and the core refuses the entry if the session has moved on since.
 //!
-//! A change must keep both refusals: an entry that was worked out for another history would mix two conversations. A rollback that
-//! is sent again after a crash must be answered and not done again. [`RolledBack`] is a stored format.
+//! A change must keep both refusals: an entry that was worked out for another history would mix two conversations. A plain
+//! rollback to the same point, recorded just before, is answered and not done again. [`RolledBack`] is a stored format.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Decide for RollBack {
         let brings_nothing = files.is_none() && summary.is_none();
         let is_done = |done: &WentBack| brings_nothing && done.entry == back.from.next() && done.to == back.to;
         if let Some(done) = draft.state.went_back.filter(is_done) {
-            // The same rollback was recorded before, and its answer was lost in a crash.
+            // The same rollback was recorded just before. One that brings files or a summary is refused as moved on instead.
             return Ok(CarriedOut::Done(done.entry));
         }
         let allowed = match draft.state.is_at_rest() {
