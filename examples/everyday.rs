@@ -54,7 +54,8 @@ pub async fn streaming(model: Arc<dyn Model>, mut show: impl FnMut(&str)) -> Res
             show(text);
         }
     }
-    Ok(drop(runtime.shutdown().await))
+    drop(runtime.shutdown().await);
+    Ok(())
 }
 
 /// A conversation that is on disk, and goes on in the next process.
