@@ -50,9 +50,8 @@ pub async fn streaming(model: Arc<dyn Model>, mut show: impl FnMut(&str)) -> Res
     let mut turn = session.prompt_streaming("Tell me a story.").await?;
     while let Some(next) = turn.next().await {
         let Next::Event(event) = next else { continue };
-        if let EventKind::TextDelta { text, .. } = &event.kind {
-            show(text);
-        }
+        let EventKind::TextDelta { text, .. } = &event.kind else { continue };
+        show(text);
     }
     drop(runtime.shutdown().await);
     Ok(())

@@ -26,9 +26,9 @@ use crate::{
 /// The fewest entries between an anchor that only bounds the distance and the anchor before it.
 const ANCHOR_ENTRIES_MIN: u64 = 1_024;
 
-/// How many bytes of the conversation may stand against each entry since the newest anchor, or the next one waits. A line of a tape
-/// has some 500 bytes, so the anchors of a tape take less room than its other lines.
-const ANCHOR_BYTES_AN_ENTRY: u64 = 256;
+/// How many bytes of the conversation an anchor may repeat for each entry since the anchor before it; otherwise it waits. A line of a
+/// tape has some 500 bytes, so anchors add about an eighth to a tape at most.
+const ANCHOR_BYTES_AN_ENTRY: u64 = 64;
 
 /// The most bytes of a conversation that an anchor repeats where nothing but the distance asks for one: a state must fit a line.
 const ANCHOR_BYTES_MAX: u64 = 8 << 20;
