@@ -177,7 +177,7 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
         if !error.was_read() {
             tries.0.fetch_sub(1, Ordering::Relaxed);
         }
-        let server_wait = error.retry_after_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
+        let server_wait = error.server_wait();
         match waits.next() {
             Some(wait)
                 if error.class() == RetryClass::Transient

@@ -50,6 +50,11 @@ impl ModelError {
         self
     }
 
+    /// How long the server asked to wait; `None` where it asked for no wait, also by a 0: many sessions would come back at once.
+    pub(crate) fn server_wait(&self) -> Option<Duration> {
+        self.retry_after_ms.filter(|ms| *ms > 0).map(Duration::from_millis)
+    }
+
     /// Whether another try may help.
     #[must_use]
     pub fn class(&self) -> RetryClass {

@@ -92,8 +92,12 @@ impl Session {
         let waiting = receipt.clone();
         let waits: BoxFuture<'static, _> = Box::pin(async move {
             let answer = waiting.wait().await;
-            // The end is in the state before listeners are told of it. The actor answers this after it has told them.
-            drop(waiting.session.slot.answers().await);
+            let slot = &waiting.session.slot;
+            // The end is in the state before listeners are told of it. The actor answers this after it has told them; a session that
+            // sleeps or was stopped meanwhile has told them, and is not woken.
+            if answer.is_ok() && slot.is_awake() {
+                drop(slot.answers().await);
+            }
             answer
         });
         // A message that is sent again may be in a turn that has begun.

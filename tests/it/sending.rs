@@ -224,6 +224,25 @@ async fn a_message_that_is_sent_again_has_the_rest_of_its_turn_as_a_stream() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// A stream does not wake the session that an operator stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stream_of_a_stopped_session_ends_and_wakes_nothing() {
+    let folder = taped::folder();
+    let (runtime, session, model) = session(&folder, [Reply::text("hello").at_barrier("model")], |_| {}).await;
+    let mut turn = session.prompt_streaming("go").await.unwrap();
+    model.barrier("model").reached().await;
+    // It waits before the stop: who begins to wait after it wakes the session.
+    {
+        let mut answer = std::pin::pin!(turn.answer());
+        assert!(futures_util::poll!(&mut answer).is_pending());
+        runtime.operate().stop(session.id().as_str()).await.unwrap();
+        assert!(matches!(answer.await, Err(SendError::Stopped)));
+    }
+    while turn.next().await.is_some() {}
+    assert!(runtime.tree().find(session.id().as_str()).is_none(), "{}", runtime.tree());
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// A stream of events is a `futures::Stream`: the same events as by `next`, and the end with the runtime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_a_stream_that_ends_with_the_runtime() {

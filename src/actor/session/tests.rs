@@ -557,3 +557,16 @@ async fn no_event_is_made_for_a_hook_that_sees_none() {
         assert_eq!((decision.entries.is_empty(), events.is_some()), (false, sees));
     }
 }
+
+/// A listener that comes while an append is in flight is told of it: nothing is missing between what is on the tape and what comes.
+#[tokio::test]
+async fn a_listener_that_joins_while_an_append_is_in_flight_is_told_of_it() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    drop(bench.ask(Pause));
+    assert!(bench.live.writing.as_ref().is_some_and(|writing| writing.events.is_none()), "nobody listened then");
+    let mut events = bench.live.slot.listen();
+    bench.let_the_disk_go();
+    let Some(crate::event::Next::Event(event)) = events.next().await else { panic!("an event") };
+    assert!(matches!(event.kind, crate::event::EventKind::Paused { .. }), "{:?}", event.kind);
+}

@@ -133,7 +133,7 @@ pub(in crate::kernel) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &Mode
 
 /// The failure; of its own kind where the server asks for a longer wait than is honoured.
 fn with_bounded_wait(error: &ModelError) -> ModelError {
-    let asked = error.retry_after_ms.map(Duration::from_millis).filter(|asked| *asked > RETRY_AFTER_MAX);
+    let asked = error.server_wait().filter(|asked| *asked > RETRY_AFTER_MAX);
     let Some(asked) = asked.filter(|_| error.class() == RetryClass::Transient) else { return error.clone() };
     let (message, seconds) = (&error.message, asked.as_millis().div_ceil(1_000));
     let message = format!("{message}: the server asks to wait {seconds} s, more than the 60 s that are honoured");
@@ -158,8 +158,7 @@ fn plan(error: &ModelError, tries_before: u32, retries_max: u32, jitter: &dyn Fn
             n => format!("{} (gave up after {n} retries)", error.message),
         });
     }
-    // A server that asks for no wait gets ours: many sessions would come back at once.
-    match error.retry_after_ms.filter(|ms| *ms > 0).map(Duration::from_millis) {
+    match error.server_wait() {
         Some(asked) => Ok(Wait { length: asked, server: true }),
         None => {
             let full = backoff(tries_before);

@@ -6,7 +6,7 @@ use tamtam::{
     MessageId, Seq,
     kernel::{
         BeginAnchor, CarriedOut, Compact, Delivery, End, NoPoint, Outcome, Point, Record, Refusal, ReplyTo, Report,
-        RollBack, RollbackTarget, RolledBack, Steering, Transcript, Way, context::Window, look_back,
+        RestoredFiles, RollBack, RollbackTarget, RolledBack, Steering, Transcript, Way, context::Window, look_back,
     },
     model::ErrorKind,
 };
@@ -146,6 +146,22 @@ fn a_point_where_a_call_has_no_result_is_refused() {
     assert!(matches!(play.entries_of_the_tape()[last_result.0 as usize - 1].record, Record::Result { .. }));
     go(&mut play, to(last_result));
     assert_eq!(play.history(), ["user: go", "model calls note note", "c0 one", "c1 two"]);
+}
+
+/// A plain rollback that was recorded just before is answered as done. One that brings files is not: they would be put back, and
+/// nothing would say so.
+#[test]
+fn a_rollback_that_brings_files_is_not_answered_by_another_one() {
+    let mut play = talked(&["a", "b"]);
+    let back = found(&play, &RollbackTarget::Undo).unwrap();
+    let Ok(CarriedOut::Done(done)) = submit(&mut play, back.clone()) else { panic!("{:?}", play.reply) };
+    assert_eq!(submit(&mut play, back.clone()), Ok(CarriedOut::Done(done)));
+    let (expected, actual) = (back.from, play.state.seq);
+    let files = RestoredFiles { since: back.to, key: "k".into(), files: Vec::new(), refused: Vec::new() };
+    let reply = play.reply_to();
+    play.signal(RollBack { back: Arc::new(back), files: Some(Arc::new(files)), summary: None }.to(reply));
+    assert_eq!(play.reply, Some(Err(Refusal::Moved { expected, actual })));
+    assert!(play.entries.is_empty());
 }
 
 /// Only an idle session goes back, and only from where it was looked at.
