@@ -82,6 +82,13 @@ else
   run coverage python3 tests/coverage.py --check
 fi
 
+# Which tests failed, together, because the parts are long.
+if [ "$status" -ne 0 ]; then
+  for log in "$results"/*.log; do
+    sed -nE "s/^test (.*) \.\.\. FAILED$/failed in $(basename "$log" .log): \1/p" "$log" | sort -u
+  done
+fi
+
 # One closing line over all parts, in the plain form.
 passed=0
 failed=$broken

@@ -121,6 +121,8 @@ impl Digest {
             }
             Record::Forked(forked) => {
                 self.origin = Some(Parent::ForkOf { session: forked.parent.clone(), seq: forked.seq });
+                // What was used before is the parent's.
+                (self.spent, self.spent_by_tasks) = Default::default();
             }
             Record::Imported(imported) => {
                 // Keep the origin only for a fork that begins with this import.

@@ -10,8 +10,8 @@ use tamtam::{
     kernel::{
         Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Digest, Due,
         EditMessage, Entry, Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record,
-        Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings, State, Steering, Stop, SwitchAgent, Windows,
-        WithdrawMessage, context::Window, decide,
+        Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings, Spent, State, Steering, Stop, SwitchAgent,
+        Windows, WithdrawMessage, context::Window, decide,
     },
     model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
@@ -581,8 +581,12 @@ impl Drop for Play {
         if !std::thread::panicking() {
             replays(&self.tape(), &self.appends).unwrap();
             let lines = self.tape().iter().map(|entry| entry.to_tape().unwrap()).collect::<Vec<_>>();
-            let Digest { agent: Some(agent), model: Some(model), .. } = Digest::of(&lines) else { return };
-            let Settings { agent: in_force, model: its_model, .. } = &*self.fold().settings;
+            let (digest, state) = (Digest::of(&lines), self.fold());
+            // What a list shows as used is what the state says.
+            let used = |spent: &Spent| (spent.requests, spent.estimated, spent.usage, spent.cost);
+            assert_eq!(used(&digest.spent), used(&state.spent));
+            let Digest { agent: Some(agent), model: Some(model), .. } = digest else { return };
+            let Settings { agent: in_force, model: its_model, .. } = &*state.settings;
             assert_eq!((&agent, &model), (in_force, its_model));
         }
     }
