@@ -94,7 +94,13 @@ mod words;
 pub use error::{OpenError, SendError};
 pub use event::{Event, EventKind, EventStream};
 pub use kernel::{Delivery, Outcome, Steering};
-pub use runtime::{Runtime, SessionOptions};
-pub use session::{Answer, Receipt, Session};
+pub use runtime::Runtime;
+pub use runtime::options::SessionOptions;
+pub use session::Session;
+pub use session::receipt::{Answer, Receipt};
 pub use words::ids::{MessageId, Millis, Seq, SessionId};
 pub use words::message::{Message, ModelRef, Part};
+
+/// The crate that makes the schemas of [typed tools](tool::typed): their arguments derive its `JsonSchema`. A host that does not
+/// depend on schemars itself writes `#[schemars(crate = "tamtam::schemars")]` beside the derive.
+pub use schemars;

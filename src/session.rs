@@ -23,25 +23,22 @@ mod inputs;
 mod inside;
 mod messages;
 mod plan_check;
-mod receipt;
+pub(crate) mod receipt;
 mod room;
 mod turn_stream;
 
 use std::{sync::Arc, time::Duration};
 
-pub use crate::kernel::context::{
-    Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Window, estimated_tokens,
-};
+pub use crate::kernel::context::{FileOperations, Fullness, SUMMARY_SYSTEM, estimated_tokens};
 pub use crate::kernel::{
-    Account, AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind,
-    BillLine, Branch, BranchRequest, BranchSummary, Breach, Budget, CallAnswer, CallOpened, CallState, CallVerdict,
-    Charge, Compacted, CompactionReason, CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason,
-    Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Learned, Limits, Link, Merged, MergedLast, Mode, ModelSeen,
-    NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest,
-    OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal,
-    RefusedFile, Repeats, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack,
-    Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk,
-    TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
+    AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind, BillLine, Branch,
+    BranchRequest, BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted,
+    CompactionReason, CompactionSettings, ContextState, Disposition, Down, DownReason, Entry, Extent, ForkMade, Grant,
+    Granted, Learned, Limits, Link, Merged, Mode, NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch,
+    OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenTaskAsk, OpenWait, Origin, Pin, Point,
+    PromptSection, Record, Refusal, RefusedFile, Repeats, RequestOpened, Resource, RestartPolicy, RestoredFiles,
+    RollbackTarget, RolledBack, Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Switched,
+    TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -51,7 +48,6 @@ pub use fork::{ForkedAt, Merge, fork_at};
 pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use plan_check::PlanCheck;
-pub use receipt::{Answer, Receipt};
 pub use turn_stream::TurnStream;
 
 pub use crate::task::{
@@ -61,13 +57,17 @@ pub use crate::task::{
 
 pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
-    error::{OpenError, PassivateError, SendError, SpawnError},
-    event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
+    error::{PassivateError, SpawnError},
+    event::{BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next},
     words::{
         depth::VALUE_DEPTH_MAX,
-        ids::*,
+        ids::{BadSessionId, CallId, NAME_BYTES_MAX, SESSION_ID_BYTES_MAX},
         labels::{BadLabel, Labels},
-        message::*,
+        message::{
+            AgentPart, BadModelRef, CompactionPart, ErrorReason, Extra, FilePart, Finish, MessageTime, PatchPart,
+            ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart, StepStartPart, SubtaskPart, TextPart,
+            ToolPart, ToolState,
+        },
     },
 };
 
@@ -76,12 +76,18 @@ use crate::{
         shared::Shared,
         slot::{Phase, Slot, within},
     },
-    event::events_of,
+    error::{OpenError, SendError},
+    event::{EventStream, events_of},
     kernel::{
-        self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, ResetLoops, Resume,
-        SendMessage, WithdrawMessage,
+        self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, Delivery, EditMessage, GoOn, HandOff, Pause,
+        ResetLoops, Resume, SendMessage, Steering, WithdrawMessage,
     },
+    session::receipt::Receipt,
     tape::TapeStoreExt as _,
+    words::{
+        ids::{MessageId, Seq, SessionId},
+        message::Message,
+    },
 };
 
 /// The handle of a conversation. Dropping it changes nothing about the conversation.

@@ -31,21 +31,21 @@ const REQUESTS: u64 = 8;
 /// The budget bookkeeping of a session, beside what it has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Account {
+pub(crate) struct Account {
     /// What the parent granted to the session, counted from `base`; `None` without a grant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grant: Option<Limits>,
+    pub(crate) grant: Option<Limits>,
     /// What the session had spent when the grant was given, its ended tasks included.
-    pub base: Spent,
+    pub(crate) base: Spent,
     /// What counted as used when the grant was given: `base` as amounts, with what was written off by then.
     #[serde(skip_serializing_if = "Limits::is_none")]
-    pub base_used: Limits,
+    pub(crate) base_used: Limits,
     /// Grants that the session gave to children and that nobody gave account of: they count as used.
     #[serde(skip_serializing_if = "Limits::is_none")]
-    pub written_off: Limits,
+    pub(crate) written_off: Limits,
     /// When the clock of the running turn was started; `None` while it stands still.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Millis>,
+    pub(crate) since: Option<Millis>,
 }
 
 impl Spent {

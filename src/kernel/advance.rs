@@ -28,7 +28,7 @@ use crate::{
         state::Next,
         switch, tasks, toolset,
     },
-    model::Answer,
+    model::ModelAnswer,
     words::message::Finish,
 };
 
@@ -258,7 +258,7 @@ pub(crate) fn short_hash(bytes: &[u8]) -> String {
 ///
 /// `last` is the number of steps, if the turn may make no further step. The outcome is then the step limit for a turn that would
 /// have gone on, and for a turn whose model was `at_work` with tools until they were taken away. Any other outcome stays as it is.
-pub(super) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) -> Next {
+pub(super) fn after_answer(answer: &ModelAnswer, last: Option<u32>, at_work: bool) -> Next {
     let calls = answer.calls().next().is_some();
     let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
     let next = match (answer.finish, calls) {

@@ -85,6 +85,7 @@ pub enum Way {
 
 /// The conversation goes back to a point of the tape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RolledBack {
     /// The newest entry before this one: the rollback was worked out for the conversation as it was there.
     pub from: Seq,
@@ -99,23 +100,23 @@ pub struct RolledBack {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<MessageId>,
     /// The number of history items that stay, from the front.
-    pub keep: usize,
+    pub(crate) keep: usize,
     /// The items that follow them.
     #[serde(default, skip_serializing_if = "History::is_empty")]
-    pub items: History,
+    pub(crate) items: History,
     /// Hash of the history as it was at `to`.
-    pub hash: String,
+    pub(crate) hash: String,
     /// The context as it was at `to`.
-    pub context: Arc<ContextState>,
+    pub(crate) context: Arc<ContextState>,
 }
 
 /// The newest entry that went back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WentBack {
+pub(crate) struct WentBack {
     /// The entry.
-    pub entry: Seq,
+    pub(crate) entry: Seq,
     /// The point that the conversation went back to.
-    pub to: Seq,
+    pub(crate) to: Seq,
 }
 
 impl RolledBack {

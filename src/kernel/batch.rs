@@ -25,7 +25,7 @@ use crate::{
         task_ask, toolset,
     },
     model::{AnswerPart, Item},
-    permission::{Action, Rule, Verdict, binds, seen_from, stays_in},
+    permission::{Action, Rule, RuleVerdict, binds, seen_from, stays_in},
     tape::Cause,
     tool::{Access, CallFacts, ToolResult, Unusable, arguments},
     words::ids::Seq,
@@ -341,7 +341,7 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
 
 /// Asks about what the rules ask about and nobody has granted: of a shell command the parts, else all that the call wants. Parts of
 /// which one decides what another one does (`is_bound`) are asked about together, with the whole text.
-fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
+fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &RuleVerdict) -> Ruling {
     let is_granted = |access: &[Access]| draft.state.is_granted(access, draft.env.globs());
     let stays = |access: &Access| stays_in(access, &draft.state.settings.workspace);
     let is_bound = draft.state.settings.is_bound(&access);

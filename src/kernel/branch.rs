@@ -90,6 +90,7 @@ impl Decide for LeaveBranch {
 
 /// A branch that is left, with the messages on it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Branch {
     /// The entry after which the branch begins.
     pub from: Seq,
@@ -116,6 +117,7 @@ impl Branch {
 
 /// The summary of a branch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BranchSummary {
     /// The entry after which the branch began.
     pub from: Seq,
@@ -134,6 +136,7 @@ pub struct BranchSummary {
 
 /// A request for the summary of a branch that is about to be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenBranch {
     /// The model that writes the summary.
     pub model: ModelRef,
@@ -141,29 +144,30 @@ pub struct OpenBranch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The tokens that the request reads and may write, as far as can be told before.
-    pub wanted: Reserve,
+    pub(crate) wanted: Reserve,
     /// The tokens that are reserved for the request.
-    pub reserved: Reserve,
+    pub(crate) reserved: Reserve,
 }
 
 /// The request that wrote the summary of a branch, or was to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BranchRequest {
     /// The ticket that was opened for the request.
-    pub ticket: Seq,
+    pub(crate) ticket: Seq,
     /// The model that wrote the summary.
     pub model: ModelRef,
     /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The tokens that were reserved for the request.
-    pub reserved: Reserve,
+    pub(crate) reserved: Reserve,
     /// Our estimate of the tokens used, where the provider gave no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
     /// The number of further tries that the provider read and that came to nothing.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub lost: u32,
+    pub(crate) lost: u32,
 }
 
 impl BranchSummary {

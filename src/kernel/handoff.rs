@@ -74,17 +74,18 @@ const FIRST: &str = "session-start";
 
 /// The anchor that a session goes on from, linked to the one before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AnchorMark {
     /// The number of the tape's file that the anchor begins, from 1.
     pub number: u64,
     /// The name of the anchor.
     pub name: String,
     /// The number of the file before it.
-    pub before: u64,
+    pub(crate) before: u64,
     /// The name of the anchor before it.
-    pub before_name: String,
+    pub(crate) before_name: String,
     /// The last entry of the file before it.
-    pub before_last: Seq,
+    pub(crate) before_last: Seq,
 }
 
 impl State {

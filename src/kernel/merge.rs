@@ -53,6 +53,7 @@ impl Decide for Merge {
 
 /// The entry that merges a fork.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Merged {
     /// The id of the fork.
     pub fork: SessionId,
@@ -82,6 +83,7 @@ pub struct Merged {
 
 /// Tells apart the forks that had the same id: after one was deleted, another may be made under its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ForkMade {
     /// The first entry of the fork's own tape.
     pub entry: Seq,
@@ -91,15 +93,15 @@ pub struct ForkMade {
 
 /// The newest entry that merged a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MergedLast {
+pub(crate) struct MergedLast {
     /// The entry.
-    pub entry: Seq,
+    pub(crate) entry: Seq,
     /// The id of the fork.
-    pub fork: SessionId,
+    pub(crate) fork: SessionId,
     /// Which of the forks that had this id.
-    pub made: ForkMade,
+    pub(crate) made: ForkMade,
     /// The newest entry of the fork's tape that is merged.
-    pub to: Seq,
+    pub(crate) to: Seq,
 }
 
 impl Merged {
@@ -120,7 +122,7 @@ impl Merged {
 
     /// Whether there is nothing to merge: nothing was said, and nothing was used.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         self.items.is_empty() && self.files.is_empty() && self.unlisted.is_empty() && self.spent == Spent::default()
     }
 }

@@ -68,6 +68,7 @@ impl Decide for UnpinMessage {
 
 /// A pinned message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Pin {
     /// The message.
     pub message: MessageId,

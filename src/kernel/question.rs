@@ -53,14 +53,13 @@ pub(crate) struct PutQuestion {
 
 /// The answer to a question of an open call. Part of the stored form of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct CallAnswer {
+pub(crate) struct CallAnswer {
     /// The ticket that the question had.
-    pub ask: Seq,
+    pub(crate) ask: Seq,
     /// Names the question: a hash of its texts and accesses.
-    pub question: String,
+    pub(crate) question: String,
     /// The answer.
-    pub answer: QuestionAnswer,
+    pub(crate) answer: QuestionAnswer,
 }
 
 impl Decide for PutQuestion {

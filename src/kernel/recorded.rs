@@ -26,7 +26,7 @@ use crate::{
     },
     tape,
     tool::CallFacts,
-    words::ids::{CommandId, Seq, SessionId},
+    words::ids::{CommandId, Millis, Seq, SessionId},
     words::is_default,
 };
 
@@ -56,11 +56,17 @@ impl Command {
 }
 
 impl Entry {
+    /// An entry that belongs to no turn, step or ticket; set the fields that hold.
+    #[must_use]
+    pub fn new(seq: Seq, time: Millis, record: Record) -> Entry {
+        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, record }
+    }
+
     /// The entry as the tape takes it.
     ///
     /// # Errors
     /// If the record cannot be written as JSON. The core makes no such record.
-    pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
+    pub fn to_tape(&self) -> Result<tape::TapeEntry, serde_json::Error> {
         // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
         let mut whole = Vec::with_capacity(LINE_BYTES);
         serde_json::to_writer(&mut whole, &self.record)?;
@@ -68,7 +74,7 @@ impl Entry {
         let kind_end = whole[2..].find('"').map_or(whole.len(), |at| at + 2);
         let kind = whole[2..kind_end].to_owned();
         let data = RawValue::from_string(whole[kind_end + 2..whole.len() - 1].to_owned())?;
-        Ok(tape::Entry {
+        Ok(tape::TapeEntry {
             seq: self.seq,
             time: self.time,
             cause: self.cause.clone(),
@@ -85,7 +91,7 @@ impl Entry {
     ///
     /// # Errors
     /// If the kind is unknown or its data has another shape: a newer version wrote the line, or it is damaged.
-    pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
+    pub fn from_tape(line: &tape::TapeEntry) -> Result<Entry, BadRecord> {
         let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
         let bad = |source| BadRecord { seq: line.seq, kind: line.kind.clone(), source };
         // At most as deep as serde_json reads: values that come in have a lower bound (`words/depth.rs`).
@@ -106,31 +112,31 @@ impl Entry {
 
 /// What an entry says of the input that wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// The kind of input.
-    pub is: String,
+    pub(crate) is: String,
     /// The id of a command that was done; `None` for any other input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<CommandId>,
+    pub(crate) id: Option<CommandId>,
     /// The entry that the command's sender was told, if it is another entry than the one with this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done: Option<Seq>,
+    pub(crate) done: Option<Seq>,
     /// Only for a report: whether it was recorded without what follows from the state, because a later input of the same append
     /// decided about all that was open.
     #[serde(default, rename = "held", skip_serializing_if = "std::ops::Not::not")]
-    pub is_recorded_only: bool,
+    pub(crate) is_recorded_only: bool,
     /// The values of `Env` that were read and that the tape did not have before.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub env: EnvSeen,
+    pub(crate) env: EnvSeen,
     /// The values of the input that stand in none of its entries.
     #[serde(flatten)]
-    pub fields: Map<String, Value>,
+    pub(crate) fields: Map<String, Value>,
 }
 
 impl Recorded {
     /// The description of an input of this kind whose values all stand in its entries.
     #[must_use]
-    pub fn new(is: &str) -> Recorded {
+    pub(crate) fn new(is: &str) -> Recorded {
         Recorded { is: is.to_owned(), ..Recorded::default() }
     }
 

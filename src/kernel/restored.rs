@@ -32,6 +32,7 @@ impl Decide for RecordRestored {
 
 /// What a restore did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RestoredFiles {
     /// Changes after this entry were taken back.
     pub since: Seq,
@@ -46,6 +47,7 @@ pub struct RestoredFiles {
 
 /// A file that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RefusedFile {
     /// The path of the file, as it stands on the tape.
     pub path: String,

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::context::{learned, with_files},
     kernel::{OpenRequest, Outcome, Record, advance, batch, bytes, decide::Draft, spent},
-    model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
+    model::{AnswerPart, ErrorKind, ModelAnswer, ModelError, RetryClass},
     tool::CallFacts,
     words::ids::Seq,
     words::message::Finish,
@@ -55,7 +55,7 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 }
 
 /// Takes the answer of a model, and opens its calls.
-pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer, calls: &[CallFacts]) {
+pub(super) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &ModelAnswer, calls: &[CallFacts]) {
     if let Some(request) = open_request(draft, ticket) {
         let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
         let mut answer = answer.clone();
@@ -71,7 +71,7 @@ pub(super) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart]
     let Some(request) = open_request(draft, ticket) else { return };
     // The provider has read the request and written this much, but gives no figures.
     let read = draft.state.context.meter.used(request.estimated);
-    let written = spent::written(&Answer::new(partial.to_vec(), Finish::Unknown)).saturating_add(thrown_away);
+    let written = spent::written(&ModelAnswer::new(partial.to_vec(), Finish::Unknown)).saturating_add(thrown_away);
     let estimated = Usage { input: read, output: written, ..Usage::default() };
     close_cut_off(draft, ticket, partial, Some(estimated));
 }
@@ -90,7 +90,7 @@ fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], est
     // A thought without its signature and a call without its end would both be refused when sent back.
     let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
     let text = partial.iter().filter(is_text).filter(|_| follows);
-    let answer = Answer::new(text.cloned().collect(), Finish::Unknown);
+    let answer = ModelAnswer::new(text.cloned().collect(), Finish::Unknown);
     draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true, estimated, price: None });
 }
 

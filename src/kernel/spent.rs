@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::context::of_item,
-    model::{Answer, Item, ModelError, Price},
+    model::{Item, ModelAnswer, ModelError, Price},
     words::is_default,
     words::usage::{Cost, ShownCost, Usage},
 };
@@ -21,6 +21,7 @@ use crate::{
 /// What was used, by kind. Sums stop at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Spent {
     /// Model requests that used something: those that came to an end, and those that were lost in a crash; summaries included.
     pub requests: u64,
@@ -105,6 +106,7 @@ impl Spent {
 
 /// What tasks used, with their own tasks and with merged forks, in the JSON that other programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ShownTasks {
     /// How many tasks were given, by the session and by its tasks.
     pub count: u64,
@@ -155,6 +157,7 @@ impl AddAssign<Charge> for Spent {
 
 /// The usage and the cost of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Charge {
     /// The tokens: the provider's figures, or our estimate where it gave none.
     pub usage: Usage,
@@ -183,23 +186,23 @@ impl Charge {
 /// spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Reserve {
+pub(crate) struct Reserve {
     /// The most tokens that the request reads, as far as can be told before.
-    pub input: u64,
+    pub(crate) input: u64,
     /// The tokens that the request may write; 0 where no budget limits tokens or money.
-    pub output: u64,
+    pub(crate) output: u64,
 }
 
 impl Reserve {
     /// The sum of both, in tokens.
     #[must_use]
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 
     /// The charge of a lost request: all that was reserved.
     #[must_use]
-    pub fn lost(&self, price: Option<&Price>) -> Charge {
+    pub(crate) fn lost(&self, price: Option<&Price>) -> Charge {
         let usage = Usage { input: self.input, output: self.output, ..Usage::default() };
         let cost = Cost::of(price.and_then(|price| price.most(self.input, self.output)));
         Charge { usage, estimated: true, cost }
@@ -216,12 +219,12 @@ pub(super) fn in_vain(tries: u32, reserved: Reserve, price: Option<Price>) -> im
 }
 
 /// Our estimate of an answer's tokens, where the provider gave none.
-pub(super) fn estimate(read: u64, answer: &Answer) -> Option<Usage> {
+pub(super) fn estimate(read: u64, answer: &ModelAnswer) -> Option<Usage> {
     (answer.usage.total() == 0).then(|| Usage { input: read, output: written(answer), ..Usage::default() })
 }
 
 /// Our estimate of the tokens that an answer took to write.
-pub(super) fn written(answer: &Answer) -> u64 {
+pub(super) fn written(answer: &ModelAnswer) -> u64 {
     of_item(&Item::Assistant(answer.clone()))
 }
 

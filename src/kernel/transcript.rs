@@ -18,7 +18,7 @@ use crate::{
     kernel::{
         AgentChoice, CallOpened, Charge, CompactionReason, Entry, Merged, Record, Settings, TaskOrder, trail::Trail,
     },
-    model::{Answer, AnswerPart, Item, Price, ToolResultItem},
+    model::{AnswerPart, Item, ModelAnswer, Price, ToolResultItem},
     tool::{FileImage, FileState, ToolResult},
     words::ids::{MessageId, Millis, Seq, SessionId},
     words::message::{
@@ -274,7 +274,7 @@ impl Transcript {
         }
     }
 
-    fn answer(&mut self, entry: &Entry, answer: &Answer, estimate: Option<&Usage>, of_other: Option<Price>) {
+    fn answer(&mut self, entry: &Entry, answer: &ModelAnswer, estimate: Option<&Usage>, of_other: Option<Price>) {
         let (created, model, price) = match self.requested.take() {
             Some((time, model, price)) => (time, Some(model), price),
             None => (entry.time, None, None),

@@ -51,20 +51,21 @@ impl Decide for UndoCompaction {
 
 /// The entry that undoes a compaction: what stood in the context before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Undone {
     /// The entry that recorded the compaction.
     pub compaction: Seq,
     /// The items that the compaction replaced.
-    pub history: History,
+    pub(crate) history: History,
     /// The number of items at the front that stood for the part that an earlier compaction cut off: 0 or 1.
-    pub front: usize,
+    pub(crate) front: usize,
     /// The summary before the compaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// The data that was carried on before the compaction.
-    pub carried: Carried,
+    pub(crate) carried: Carried,
     /// The entry that recorded the compaction before this one; 0 for none.
-    pub newest: Seq,
+    pub(crate) newest: Seq,
 }
 
 impl Undone {

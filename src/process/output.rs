@@ -8,6 +8,7 @@
 
 /// The stream that a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Stream {
     /// Standard output.
     Stdout,

@@ -11,7 +11,7 @@
 use crate::{
     actor::slot::Phase,
     error::OpenError,
-    runtime::{Runtime, SessionOptions},
+    runtime::{Runtime, options::SessionOptions},
     session::{Session, fork_named, fork_now, fork_now_as, wake_fork},
     tape::{TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Seq, SessionId},

@@ -27,6 +27,7 @@ pub const MESSAGES_MAX: usize = 1_000;
 
 /// A place in a conversation, in front of a message. It stays valid while messages are added, and while they are taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct MessageCursor {
     /// The entry that brought the message after this place.
     pub entry: Seq,

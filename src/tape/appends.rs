@@ -13,7 +13,7 @@
 use std::path::PathBuf;
 
 use super::{
-    Damage, Entry, Store, TapeError,
+    Damage, Store, TapeEntry, TapeError,
     layout::Layout,
     line::{Chain, Rest},
     lineage::{FORKS_OF_FORKS_MAX, origin},
@@ -24,13 +24,14 @@ use crate::words::ids::{Seq, SessionId};
 
 /// The entries that one decision wrote: they are on the tape together or not at all. Never empty.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Append {
     /// The file that has the entries.
     pub file: PathBuf,
     /// The line of the first entry, from 1.
     pub line: usize,
     /// The entries, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TapeEntry>,
 }
 
 /// The file of one anchor, as far as it belongs to the tape that is read: not what a parent has after the entry where it was
@@ -128,11 +129,11 @@ pub(super) fn read_range(
     session: &SessionId,
     from: Seq,
     through: Seq,
-) -> Result<Vec<Entry>, TapeError> {
+) -> Result<Vec<TapeEntry>, TapeError> {
     again_if_damaged(|| read_range_once(layout, session, from, through))
 }
 
-fn read_range_once(layout: &Layout, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+fn read_range_once(layout: &Layout, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
     let files = first..begun_by(layout, session, &folders, through)?;
@@ -198,10 +199,20 @@ mod tests {
         words::ids::Millis,
     };
 
-    fn entry(seq: u64) -> Entry {
+    fn entry(seq: u64) -> TapeEntry {
         let data = serde_json::value::to_raw_value(&seq).unwrap();
         let (seq, time) = (Seq(seq), Millis(1));
-        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: "note".into(), data }
+        TapeEntry {
+            seq,
+            time,
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            input: None,
+            kind: "note".into(),
+            data,
+        }
     }
 
     /// A disk that is slow at the moment may leave it for later.

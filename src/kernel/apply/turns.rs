@@ -16,7 +16,7 @@ use crate::{
         Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting, advance,
         state::{Next, TURNS_REMEMBERED},
     },
-    model::{Answer, AnswerPart, Item, Price, UserItem},
+    model::{AnswerPart, Item, ModelAnswer, Price, UserItem},
     words::ids::{MessageId, Seq},
     words::usage::Usage,
 };
@@ -97,7 +97,7 @@ impl State {
         &mut self,
         seq: Seq,
         ticket: Seq,
-        (answer, of_other): (&Arc<Answer>, Option<Price>),
+        (answer, of_other): (&Arc<ModelAnswer>, Option<Price>),
         interrupted: bool,
         estimate: Option<&Usage>,
     ) {
