@@ -238,7 +238,7 @@ impl Session {
     }
 
     /// As [`Session::answer`], and says who answered. The name (at most 256 bytes are kept) is on the tape, and in the event
-    /// [`AskClosed`](EventKind::AskClosed).
+    /// [`AskClosed`](crate::EventKind::AskClosed).
     ///
     /// # Errors
     /// As [`Session::answer`].
@@ -247,7 +247,8 @@ impl Session {
         self.ask(AnswerAsk { ask, grant, who: Some(who.into()), rules: None, digest: None }).await.map(drop)
     }
 
-    /// As [`Session::answer_as`], for what was shown and nothing else: `digest` is that of the event ([`EventKind::Ask`]).
+    /// As [`Session::answer_as`], for what was shown and nothing else: `digest` is that of the event
+    /// ([`EventKind::Ask`](crate::EventKind::Ask)).
     ///
     /// # Errors
     /// As [`Session::answer`]; [`Refusal::NotShown`] if the ask is about something else, and then it stays open.

@@ -59,7 +59,7 @@ struct Guard {
 
 impl Processes {
     /// The processes of a new owner. `watch` says who ends them when the host is killed. `ledger` is the folder that
-    /// [`sweep_dead`](super::sweep_dead) reads at the next start.
+    /// the runtime reads at the next start.
     #[must_use]
     pub fn new(watch: WatchBy, ledger: Option<PathBuf>) -> Processes {
         let owner = Owner::new();

@@ -48,21 +48,21 @@ const GIVEN_CHARS_MAX: usize = 100;
 
 /// Reads a tool's arguments into its own type, with an error that names the field.
 ///
-/// A string that holds a number or a flag is accepted as one if the field wants one: [`parse_arguments_with_repairs`] reports it.
-pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
-    parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
-}
-
-/// Reads a tool's arguments like [`parse_arguments`], and reports what had to be repaired.
+/// A string that holds a number or a flag is accepted as one if the field wants one.
 ///
 /// ```
 /// use serde_json::json;
 /// #[derive(serde::Deserialize)]
 /// struct Arguments { limit: u32 }
-/// let (arguments, repairs) = tamtam::tool::parse_arguments_with_repairs::<Arguments>(json!({"limit": "42"}))?;
-/// assert_eq!((arguments.limit, repairs[0].field.as_str()), (42, "limit"));
+/// let arguments: Arguments = tamtam::tool::parse_arguments(json!({"limit": "42"}))?;
+/// assert_eq!(arguments.limit, 42);
 /// # Ok::<(), tamtam::tool::BadArguments>(())
 /// ```
+pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
+    parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
+}
+
+/// Reads a tool's arguments like [`parse_arguments`], and reports what had to be repaired.
 pub(crate) fn parse_arguments_with_repairs<T: DeserializeOwned>(
     arguments: Value,
 ) -> Result<(T, Vec<ArgumentRepair>), BadArguments> {

@@ -157,7 +157,7 @@ macro_rules! text_id {
 
 text_id! {
     /// The id of a message. The sender may choose it: 1 to 256 bytes. The same id sent again is the same message, and gets the same
-    /// receipt; a session remembers the newest 4,096 ids. An id that the runtime makes for itself is refused.
+    /// receipt; a session remembers the newest 4,096 ids. A [reserved](MessageId::is_reserved) id is refused.
     pub MessageId
 }
 
@@ -198,7 +198,7 @@ impl MessageId {
     /// assert!(!MessageId::from("task-7a").is_reserved());
     /// ```
     #[must_use]
-    pub(crate) fn is_reserved(&self) -> bool {
+    pub fn is_reserved(&self) -> bool {
         self.is_of_task() || self.is_of_branch()
     }
 

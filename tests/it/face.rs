@@ -82,7 +82,7 @@ impl<'l> Listing<'l> {
             let Some((kind, rest)) = words.split_once(' ') else { continue };
             let is_type = matches!(kind, "struct" | "enum" | "union" | "trait" | "type");
             match kind {
-                "fn" | "mod" | "const" | "static" | "macro" => drop(listing.others.insert(path(rest))),
+                "fn" | "mod" | "const" | "static" | "macro" | "use" => drop(listing.others.insert(path(rest))),
                 _ if is_type => {
                     let (is_enum, is_struct) = (kind == "enum", kind == "struct");
                     let (may_grow, has_public_fields) = (line.starts_with('#'), rest.contains("(pub "));

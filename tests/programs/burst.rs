@@ -12,7 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tamtam::{ModelRef, Runtime, SessionOptions, model::{ModelAnswer, BoxFuture, Deltas, Model, ModelError, Request}, tape::Durability};
+use tamtam::{
+    ModelRef, Runtime, SessionOptions,
+    model::{BoxFuture, Deltas, Model, ModelAnswer, ModelError, Request},
+    tape::Durability,
+};
 use tokio::{sync::Notify, task::JoinSet};
 
 const SENDS: usize = 256;
