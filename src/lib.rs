@@ -60,7 +60,7 @@
 
 // This file only declares the rooms and exports the few names that most hosts use. A change must keep at most 20 names at the
 // root and 10 public modules; a new public name goes into a module. A room may import only rooms below it
-// (`docs/ARCHITECTURE.md`).
+// (`docs/ARCHITECTURE.md`). A public struct or enum can grow and has one name and one path (`tests/it/face.rs`).
 
 #[macro_use]
 mod fault;
