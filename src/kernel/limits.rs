@@ -8,7 +8,7 @@
 //! resource needs a variant and a field here, and a place in [`Resource::ALL`]. The compiler finds each `match` that needs a line,
 //! but not a missing place in `ALL`: the sums and checks of budgets would pass over the resource.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -144,13 +144,18 @@ impl Limits {
         })
     }
 
+    /// Limits the [time](#structfield.time_ms).
+    #[must_use]
+    pub fn time(mut self, time: Duration) -> Limits {
+        self.time_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
     crate::words::setters::setters! {
         /// Limits the [tokens](#structfield.tokens).
         tokens: u64 = Some(tokens);
         /// Limits the [money](#structfield.usd).
         usd: PicoUsd = Some(usd);
-        /// Limits the [time](#structfield.time_ms), in milliseconds.
-        time_ms: u64 = Some(time_ms);
         /// Limits the [tool calls](#structfield.calls).
         calls: u64 = Some(calls);
         /// Limits the [tasks](#structfield.tasks).

@@ -29,13 +29,13 @@ const FOREIGN: [(&str, &str); 3] = [
     ("futures_core::stream::Stream", "the trait of all streams; std has none yet"),
 ];
 
-/// What a line declares.
+/// The lines of the listing, and what they declare.
 #[derive(Default)]
 struct Listing<'l> {
     lines: Vec<&'l str>,
-    /// The types and traits with public paths: whether each may grow, and whether it has what must not be closed.
+    /// The types and traits, by their public paths.
     types: BTreeMap<&'l str, Type>,
-    /// The modules, functions, constants and macros.
+    /// The modules, functions, constants and re-exported crates.
     others: BTreeSet<&'l str>,
 }
 
