@@ -267,7 +267,7 @@ async fn recovery() {
     let mut took = Vec::new();
     for _ in 0..scaled(50) {
         let start = Instant::now();
-        rt.restart(&id).await.unwrap();
+        rt.operate().restart(id.as_str()).await.unwrap();
         rt.session(&id).state().await.unwrap();
         took.push(start.elapsed());
     }

@@ -29,6 +29,7 @@ use crate::{
     words::depth,
     words::ids::SessionId,
     words::message::ModelRef,
+    words::setters::setters,
 };
 
 pub use command::{BadCommand, Called, Command, CommandAct, Commands, Does};
@@ -193,6 +194,31 @@ impl Agent {
             addition: None,
             last_rules: Vec::new(),
         }
+    }
+
+    setters! {
+        /// Sets where it may work.
+        mode: AgentMode;
+        /// Sets its [prompt](#structfield.prompt).
+        prompt: impl Into<String> = Some(prompt.into());
+        /// Sets its [model](#structfield.model).
+        model: ModelRef = Some(model);
+        /// Limits it to [these tools](#structfield.tools).
+        tools: impl IntoIterator<Item = impl Into<String>> = Some(tools.into_iter().map(Into::into).collect());
+        /// Sets its [rules](#structfield.permission).
+        permission: Vec<Rule>;
+        /// Sets its [limits](#structfield.limits).
+        limits: AgentLimits;
+        /// Sets its [temperature](#structfield.temperature).
+        temperature: f32 = Some(temperature);
+        /// Sets its [`top_p`](#structfield.top_p).
+        top_p: f32 = Some(top_p);
+        /// Sets the [provider's further options](#structfield.options).
+        options: Value;
+        /// Sets its [color](#structfield.color).
+        color: impl Into<String> = Some(color.into());
+        /// Sets whether [lists leave it out](#structfield.hidden).
+        hidden: bool;
     }
 
     /// Reads an agent from the JSON form of an [`AgentSpec`] with a name, and checks it.

@@ -8,6 +8,7 @@
 //! tape.
 
 pub(crate) mod listing;
+pub(crate) mod remembered;
 pub mod replay;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) mod restore;

@@ -2,8 +2,7 @@
 //!
 //! Every process of a call carries the call's [`Tag`] in its environment. A child process inherits the tag, also through `setsid`,
 //! a double fork or `nohup`; if the tool sets the tag's file size limit too (`bash` does), also with an empty environment.
-//! [`Process`] runs one program in a new session (or a process group without `setsid`), with no standard input, and passes on its
-//! output.
+//! [`Process`] runs one program in a new session (without `setsid`: a process group), without stdin, and passes on its output.
 //!
 //! | when | what ends the processes | what it finds |
 //! |---|---|---|
@@ -17,9 +16,8 @@
 //! ends: a process that left the group stays, and so does the group of a killed host.
 //!
 //! Not guaranteed: anything about a program that wants to escape (it may raise its limits and clear its environment), or that
-//! belongs to another user. Ending does not confine: [`Confinement`] does, through [`Spec::confinement`]. A change must keep three
-//! rules: no unsafe code, no fork of the host by hand, and nothing about the host is changed (no signal mask, no sub-reaper, no
-//! limit).
+//! belongs to another user. Ending does not confine: [`Confinement`] does, through [`Spec::confinement`]. A change must add no
+//! unsafe code, must not fork the host by hand, and must change nothing about the host (no signal mask, no sub-reaper, no limit).
 
 mod environment;
 mod ledger;

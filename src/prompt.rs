@@ -7,7 +7,7 @@
 //! rules        AGENTS.md, CLAUDE.md and others, as far as they are trusted
 //! ```
 //!
-//! (A fifth layer, `addition`, comes later: words that an agent adds which the session is switched to, `kernel/switch.rs`.)
+//! (A fifth layer, `addition`, comes later: words that an agent adds which the session is switched to, `kernel/turn/switch.rs`.)
 //!
 //! The providers ([`EnvironmentProvider`]) are asked once, when a session is made. Their texts are in the session's settings, on
 //! its tape. So a resumed or replayed session sends the same bytes, until its prompt or its agent is changed, which the tape also

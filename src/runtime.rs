@@ -68,7 +68,7 @@ use crate::{
         options::{SessionOptions, canonical, known_tools},
     },
     session::Session,
-    supervisor::{AdminError, SupervisorHandle},
+    supervisor::SupervisorHandle,
     tape::{SessionSummary, TapeError, TapeStoreExt as _},
     words::ids::SessionId,
 };
@@ -171,10 +171,7 @@ impl Runtime {
         let flight = slot.begin_activation().ok_or_else(exists)?;
         let now = self.inner.shared.clock.now();
         let (entries, state) = first_entries(State::new(id.clone(), settings, now), None, now);
-        // A separate task: other callers may wait for this activation, even if this future is dropped.
-        let making = flight.make(First { entries, state });
-        let tasks = &self.inner.shared.tasks;
-        tasks.spawn_on(making, &self.inner.shared.tokio).await.map_err(OpenError::lost)??;
+        flight.make(First { entries, state }).await?;
         Ok(Session { shared: self.inner.shared.clone(), slot })
     }
 
@@ -386,50 +383,6 @@ impl Runtime {
     #[must_use]
     pub fn recovered(&self) -> &[Recovered] {
         self.inner.recovered.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Stops a session's actor and starts it again from its tape. Running calls are ended and answered as after a crash. A sleeping
-    /// session is woken; a parked session is unparked. Dropping the future stops the wait, and nothing else.
-    ///
-    /// # Errors
-    /// As [`Runtime::open`]; [`OpenError::NotStarted`] if the actor does not come up.
-    pub async fn restart(&self, id: &SessionId) -> Result<(), OpenError> {
-        self.to_its_end(id, |runtime, id| async move {
-            runtime.inner.shared.unpark(&id).await;
-            match runtime.inner.sessions.recycle_child(id.as_str()).await {
-                Ok(_) => Ok(()),
-                Err(AdminError::NotFound) => runtime.open(&id).await.map(drop),
-                Err(error) => Err(OpenError::not_started(&id, error)),
-            }
-        })
-        .await
-    }
-
-    /// Lets a parked session start again, even one that an earlier runtime parked, and returns when the session is awake. Dropping
-    /// the future stops the wait, and nothing else.
-    ///
-    /// # Errors
-    /// [`OpenError::NotStarted`] if the session is not parked; as [`Runtime::open`].
-    pub async fn unpark(&self, id: &SessionId) -> Result<(), OpenError> {
-        self.to_its_end(id, |runtime, id| async move {
-            let was_parked = runtime.inner.shared.unpark(&id).await;
-            match runtime.inner.sessions.unpark(id.as_str()).await {
-                Ok(_) => Ok(()),
-                // The session was parked before this runtime, or its sessions' supervisor, started.
-                Err(AdminError::NotFound | AdminError::Gone) if was_parked => runtime.open(&id).await.map(drop),
-                Err(error) => Err(OpenError::not_started(&id, error)),
-            }
-        })
-        .await
-    }
-
-    /// Does work of several steps in its own task, so that a dropped caller leaves none of it half done.
-    async fn to_its_end<W>(&self, id: &SessionId, work: impl FnOnce(Runtime, SessionId) -> W) -> Result<(), OpenError>
-    where
-        W: Future<Output = Result<(), OpenError>> + Send + 'static,
-    {
-        let shared = &self.inner.shared;
-        shared.tasks.spawn_on(work(self.clone(), id.clone()), &shared.tokio).await.map_err(OpenError::lost)?
     }
 
     fn is_open(&self) -> Result<(), OpenError> {

@@ -35,8 +35,8 @@ pub use crate::kernel::{
     BranchRequest, BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted,
     CompactionReason, CompactionSettings, ContextState, Disposition, Down, DownReason, Entry, Extent, ForkMade, Grant,
     Granted, Learned, Limits, Link, Merged, Mode, NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch,
-    OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenTaskAsk, OpenWait, Origin, Pin, Point,
-    PromptSection, Record, Refusal, RefusedFile, Repeats, RequestOpened, Resource, RestartPolicy, RestoredFiles,
+    OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTable, OpenTask, OpenTaskAsk, OpenWait, Origin, Pin,
+    Point, PromptSection, Record, Refusal, RefusedFile, Repeats, RequestOpened, Resource, RestartPolicy, RestoredFiles,
     RollbackTarget, RolledBack, Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Switched,
     TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way,
 };
@@ -44,8 +44,9 @@ pub use crate::kernel::{
 pub use back::RollbackPlan;
 pub use back::{Rollback, RollbackOptions};
 pub use error::BranchError;
-pub use fork::{ForkedAt, Merge, fork_at};
-pub(crate) use fork::{fork_named, fork_now, fork_now_as, wake_fork};
+#[cfg(test)]
+pub(crate) use fork::make_fork;
+pub use fork::{ForkOptions, ForkedAt, Merge, fork_at};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use plan_check::PlanCheck;
 pub use turn_stream::TurnStream;
@@ -76,8 +77,8 @@ use crate::{
         shared::Shared,
         slot::{Phase, Slot, within},
     },
-    error::{OpenError, SendError},
-    event::{EventStream, events_of},
+    error::SendError,
+    event::EventStream,
     kernel::{
         self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, Delivery, EditMessage, GoOn, HandOff, Pause,
         ResetLoops, Resume, SendMessage, Steering, WithdrawMessage,
@@ -406,27 +407,6 @@ impl Session {
         let is_missing =
             self.shared.tokio.spawn_blocking(move || !shared.store.exists(&id) && shared.slot(&id).is_unknown());
         events.unless_missing(is_missing)
-    }
-
-    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is
-    /// too slow afterwards gets [`Next::Lagged`].
-    ///
-    /// # Errors
-    /// If the tape cannot be read.
-    pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
-        // Listen first, so that nothing is missed while the tape is read.
-        let live = self.slot.listen();
-        let entries = self.entries().await?;
-        let known = entries.partition_point(|entry| entry.seq <= after).clamp(1, entries.len().max(1));
-        let (before, behind) = entries.split_at_checked(known).unwrap_or_default();
-        let mut events = Vec::new();
-        if let Some(mut state) = State::fold(before) {
-            for entry in behind {
-                events.extend(events_of(&state, entry));
-                state.apply(entry);
-            }
-        }
-        Ok(live.with_replay(events))
     }
 
     pub(crate) async fn ask(&self, command: impl Into<Command>) -> Result<CarriedOut, SendError> {

@@ -3,8 +3,7 @@
 //! This room handles lines, files and checksums; `kernel` knows the meaning of an entry. The exceptions: the tape reads the data of
 //! its own kinds, `forked` and `imported`, and the labels in `settings` and `state`; an import under another name puts that name
 //! into `state` entries; the index picks words out of any data. The code is synchronous and may block. Over files, three operations
-//! leave a slow disk to the store's I/O thread (an append, the return of a tape, the mark of an open turn), so at most one caller
-//! waits for it.
+//! (an append, the return of a tape, the mark of an open turn) leave a slow disk to the store's I/O thread: one caller at most waits.
 //!
 //! | promise | kept by |
 //! |---|---|
@@ -17,12 +16,13 @@
 //!
 //! A change must not break the stored formats, which `docs/TAPE.md` specifies with their version rules: the line, names and small
 //! files in a store's folder, the commit log, the export. The index is derived: its tables may change with a new `user_version`,
-//! and no read or write of a tape may need it. Lock order: `write` for the mutexes of a store; `owner` and `store/marks` for
-//! folders.
+//! and no read or write of a tape may need it. Lock order: `write` for a store's mutexes; `owner` and `store/marks` for folders.
 
 mod anchors;
 mod appends;
 mod caught;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
+mod changed;
 mod commit;
 mod derived;
 mod disk;

@@ -255,7 +255,7 @@ async fn restarted(lab: &mut Lab) {
 #[when("the operator restarts the session")]
 async fn session_restarted(lab: &mut Lab) {
     let id = lab.session().await.id().clone();
-    within("the restart", lab.runtime().restart(&id)).await.unwrap();
+    within("the restart", lab.runtime().operate().restart(id.as_str())).await.unwrap();
 }
 
 #[when(expr = "the operator is asked about {word}")]

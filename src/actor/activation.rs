@@ -3,8 +3,7 @@
 //! The tape store opens the tape before there is an actor. So a session that cannot be opened (missing, damaged, claimed by
 //! another process) costs the caller an error, and no actor crashes. Then the actor gets a place under the supervisor. Messages
 //! and questions that arrive meanwhile wait in the slot; if the session cannot be woken, each sender gets the reason.
-//! [`Activation::launch`] runs in a task of its own that no caller can cancel. [`Activation::make`] first makes the tape, in the
-//! future of its caller.
+//! [`Activation::launch`] and [`Activation::make`], which makes the tape first, run in tasks that no caller can cancel.
 //!
 //! A change must keep this: only the slot creates an [`Activation`], under its lock and while no other one is under way
 //! (`Slot::take_off`). An activation must reach `finish` or `finish_unmade`. Dropping it earlier counts as a failure and locks
@@ -41,7 +40,7 @@ const ACTOR_SHUTDOWN: Duration = Duration::from_secs(5);
 /// How long an activation goes on trying while the supervisor is between two incarnations, or the previous actor is ending.
 const PLACE_WAIT: Duration = Duration::from_secs(15);
 
-/// The wait between two such looks.
+/// The wait between two tries.
 const PLACE_LOOK: Duration = Duration::from_millis(20);
 
 /// The one activation of a session. Dropping it before it has finished is a failure, which it reports to the slot.
@@ -85,14 +84,18 @@ impl Activation {
         self.slot.finished(result);
     }
 
-    /// Makes the session's tape, then wakes the session. Dropping the future before the tape is made ends the activation as
-    /// failed; the tape may still be made.
+    /// Makes the session's tape, then wakes the session, in a task: other callers may wait for this activation, even if this future is
+    /// dropped.
     pub(crate) async fn make(self, first: First) -> Result<(), OpenError> {
-        if let Err(error) = self.shared.orders.open(&self.slot.id, Opening::Make(Box::new(first))).await {
-            self.finish_unmade(error.clone());
-            return Err(error);
-        }
-        self.launch().await.map_err(|_| OpenError::Closed)?
+        let shared = self.shared.clone();
+        let making = async move {
+            if let Err(error) = self.shared.orders.open(&self.slot.id, Opening::Make(Box::new(first))).await {
+                self.finish_unmade(error.clone());
+                return Err(error);
+            }
+            self.launch().await.map_err(|_| OpenError::Closed)?
+        };
+        shared.tasks.spawn_on(making, &shared.tokio).await.map_err(OpenError::lost)?
     }
 
     /// Ends the activation of a session that was not made. The maker is told the error; inputs of other callers wake the session if
@@ -135,6 +138,8 @@ async fn activate(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<(), OpenErro
         }
     }
     let restart = slot.restart_policy();
+    // The load may have taken longer than the wait for a place.
+    let until = Instant::now() + PLACE_WAIT;
     loop {
         let error = match sessions.start_child(spec(shared, slot, restart)).await {
             Ok(_) => return Ok(()),

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     actor::{
         bring_up::{SpawnArgs, bring_up},
-        slot::{Admission, Now, Phase, Slot},
+        slot::{Admission, Now, Slot},
         worker_context::WorkerContext,
     },
     error::{OpenError, SendError},
@@ -88,7 +88,7 @@ impl Watcher {
         let tie = Tie { parent, ticket, link: task.link, depth: task.depth, grant: task.grant };
         let spawn = SpawnArgs { child: task.child.clone(), tie, order: task.order.clone(), asks_first: false };
         let tasks = post.slot.tasks();
-        let watch = Watch { post, spawn, newest: hears };
+        let watch = Watch { post, spawn, newest: hears, was_up: false };
         Watcher { newest, _watch: AbortOnDropHandle::new(tasks.spawn(watch.run())) }
     }
 
@@ -124,6 +124,8 @@ struct Watch {
     post: WorkerContext,
     spawn: SpawnArgs,
     newest: watch::Receiver<Word>,
+    /// Whether the child came up in the newest look.
+    was_up: bool,
 }
 
 /// The result of one look at a child.
@@ -142,7 +144,11 @@ impl Watch {
     async fn run(mut self) {
         let (mut wait, mut starts) = (AGAIN_MIN, 0);
         loop {
-            match self.look().await {
+            let seen = self.look().await;
+            if std::mem::take(&mut self.was_up) {
+                (wait, starts) = (AGAIN_MIN, 0);
+            }
+            match seen {
                 Look::Over(report) => return self.post.report(*report),
                 Look::Closing if self.post.shared.slots.admission() == Admission::Closed => {
                     return std::future::pending().await;
@@ -159,7 +165,7 @@ impl Watch {
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
-                // With news another start may work, so the count begins again: else a parent with much news would wear out the starts.
+                // News may change the result, so the count begins again.
                 _ = self.newest.changed() => (wait, starts) = (AGAIN_MIN, 0),
             }
         }
@@ -168,13 +174,7 @@ impl Watch {
     /// After an operator stopped the child: leaves it alone until it is woken, or its parent has news for it.
     async fn until_awake_again(&mut self) {
         let child = self.post.shared.slot(&self.spawn.child);
-        let mut was_down = false;
-        loop {
-            let passive = child.phase() == Phase::Passive;
-            if was_down && !passive {
-                return;
-            }
-            was_down |= passive;
+        while !child.is_awake() {
             tokio::select! {
                 () = tokio::time::sleep(STOPPED_LOOK) => {}
                 _ = self.newest.changed() => return,
@@ -206,9 +206,12 @@ impl Watch {
         // A task of its own, so that a bring-up that has begun goes to its end even if this watch is dropped.
         let up = self.post.slot.tasks().spawn(bring_up(self.post.shared.clone(), spawn)).await;
         let error = match up {
-            Ok(Ok(child)) => return self.stay(&child).await,
+            Ok(Ok(child)) => {
+                self.was_up = true;
+                return self.stay(&child).await;
+            }
             Ok(Err(error)) => error,
-            Err(error) => return self.down(DownReason::Lost { error: format!("failed to start it: {error}") }),
+            Err(error) => return Look::Over(Box::new(self.lost(format!("failed to start it: {error}")))),
         };
         match (error, stop_level) {
             (OpenError::Closed | OpenError::Stopped { .. }, _) => Look::Closing,
@@ -317,7 +320,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What an error from the child means for its task; also one from the parent, where a question is carried.
+    /// What an error of the child means for its task; or of the parent, when a question is carried to it.
     fn gone(&self, error: &SendError) -> Look {
         match error {
             SendError::Parked => self.down(DownReason::Parked),
@@ -381,8 +384,8 @@ async fn ended(child: &Arc<Slot>, tie: &Tie) -> Result<Option<Arc<Down>>, SendEr
     child.until(end).await
 }
 
-/// The open questions of a child to people, in the form that its parent gets: at once where none are `known`, otherwise when their tickets
-/// are others.
+/// The open questions of a child to people, in the form that its parent gets. Answers at once if `known` is `None`, else when the
+/// tickets differ from it.
 async fn asks_of(child: &Arc<Slot>, known: Option<Vec<Seq>>) -> Result<Vec<Arc<TaskAsk>>, SendError> {
     let others = move |now: &Now| {
         let is_known = |known: &Vec<Seq>| now.state.unanswered().eq(known.iter().copied());

@@ -5,7 +5,8 @@
 //! of the actor crashes nothing else, and nobody restarts it: the session decides, by its ticket, whether to ask for the summary
 //! again.
 //!
-//! The actor retries a failure that a short wait can mend, up to three times; every other failure ends it, and so does [`LIMIT`].
+//! The actor retries a failure that a short wait can mend, up to three times. It ends at any other failure, at a server's wait longer
+//! than the last of [`WAITS`], at the number of tries that the budget allows, and at [`LIMIT`].
 //! A change must not let it show text to anyone, call a tool, or touch the session's state: the result goes to the session as a
 //! report, and the core decides what follows from it.
 
@@ -167,7 +168,7 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
         tries.0.fetch_add(1, Ordering::Relaxed);
         let error = match model.stream(&request, &mut |_: Delta| {}).await {
             Ok(mut answer) => {
-                // Only the text is used; what is beside it must not be dropped where it is too deep.
+                // Only the text is used. Data of providers that is nested too deep would overflow the stack when dropped, so it goes first.
                 let _ = answer.bound();
                 return Ok((answer.text(), answer.usage.if_read()));
             }
@@ -176,14 +177,14 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
         if !error.was_read() {
             tries.0.fetch_sub(1, Ordering::Relaxed);
         }
-        let asked = error.retry_after_ms.map(Duration::from_millis);
+        let server_wait = error.retry_after_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
         match waits.next() {
             Some(wait)
                 if error.class() == RetryClass::Transient
                     && tries.0.load(Ordering::Relaxed) < reads_max
-                    && asked.unwrap_or_default() <= WAITS[2] =>
+                    && server_wait.unwrap_or_default() <= WAITS[2] =>
             {
-                tokio::time::sleep(asked.unwrap_or(wait)).await;
+                tokio::time::sleep(server_wait.unwrap_or(wait)).await;
             }
             _ => return Err(error),
         }

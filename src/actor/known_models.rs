@@ -2,8 +2,8 @@
 //! code knows them.
 //!
 //! The host's answer about a model is kept, so it is asked once, or once for each of several sessions that ask at the same moment.
-//! Its code may panic or hang. After a panic nothing is known of the model, and the next one who wants to know asks again. A hang
-//! costs each session that asks, and a thread for each; on a runtime with a single thread it holds up everything.
+//! Its code may panic or hang. What a panic leaves unknown counts as the default; nothing is kept, and the next question asks
+//! again. A hang costs each session that asks, and a thread for each; on a runtime with a single thread it holds up everything.
 //!
 //! A change must not ask under the lock, nor on a thread that still has tasks to run ([`apart`]).
 

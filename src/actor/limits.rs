@@ -41,7 +41,7 @@ pub struct RuntimeLimits {
     /// The most calls that one answer of a model may ask for: 1 to 1,024; 1,024 by default. An answer with more fails its request.
     pub answer_calls_max: usize,
     /// How long one model request of a turn may take in all, whatever model answers it: 1 s to 24 h; an hour by default. The
-    /// built-in wires have shorter limits of their own. A summary has five minutes, whatever this says.
+    /// built-in wires have shorter limits of their own. A summary has a limit of its own, 15 minutes.
     pub request_time_max: Duration,
 }
 

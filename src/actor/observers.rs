@@ -5,6 +5,9 @@
 //! [`OBSERVED_BYTES_MAX`]), new events are dropped and counted, and the hook hears the number before the next event. A hook that
 //! panics at an event is shown the next one; the panic is logged, and at a recorded event the session's listeners hear of it.
 //!
+//! A hook that says that it sees no events has neither. A thread that has shown everything waits [`COLLECT`] before it asks to be
+//! woken, so a steady stream of events wakes a hook once for many of them and not once for each.
+//!
 //! The thread starts with the first event; if it cannot be started, the hook sees no events. When the runtime ends, each thread
 //! shows what is left, within one time limit. A hook that is not done by then is named to the caller and sees nothing more; its
 //! thread stops when its callback returns. An observer never keeps a session awake, nor the process alive.
@@ -35,6 +38,10 @@ pub(crate) const OBSERVED_EVENTS_MAX: usize = 4_096;
 /// The most bytes that the waiting events of one hook may take. A larger event is taken if nothing else waits.
 pub(crate) const OBSERVED_BYTES_MAX: usize = 32 << 20;
 
+/// How long a thread that has shown everything collects events before it asks to be woken for the next one. It stops collecting
+/// when the queue is half full.
+const COLLECT: Duration = Duration::from_millis(5);
+
 /// Where a failure of a hook at an event is reported: to those who listened to the session when the event was recorded, as an event
 /// of this incarnation.
 pub(crate) struct Tell {
@@ -55,7 +62,26 @@ struct Observer {
 #[derive(Default)]
 struct Queue {
     waiting: Lock<Waiting>,
+    /// Notified when the thread must look: events were queued, or the queue was closed.
     moved: Condvar,
+    /// How often a session or worker took the lock to queue events.
+    #[cfg(test)]
+    locked: std::sync::atomic::AtomicUsize,
+    /// How often the thread was woken for events.
+    #[cfg(test)]
+    woken: std::sync::atomic::AtomicUsize,
+}
+
+/// What the thread of a hook does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Watching {
+    /// It shows events, and looks again before it does anything else.
+    #[default]
+    Busy,
+    /// It waits for [`COLLECT`], and then looks again.
+    Collecting,
+    /// It waits to be woken.
+    Idle,
 }
 
 #[derive(Default)]
@@ -65,8 +91,42 @@ struct Waiting {
     bytes: usize,
     /// `None` before the first event; then a channel that closes when the thread is gone, however it ended.
     thread: Option<Receiver<()>>,
+    watching: Watching,
     /// No further event is taken.
     closed: bool,
+}
+
+impl Waiting {
+    /// Whether the thread must be woken for what was queued. Says so once until it waits again.
+    fn wakes(&mut self) -> bool {
+        let half_full = self.line.len() >= OBSERVED_EVENTS_MAX / 2 || self.bytes >= OBSERVED_BYTES_MAX / 2;
+        let wakes = match self.watching {
+            Watching::Busy => false,
+            Watching::Collecting => half_full,
+            Watching::Idle => true,
+        };
+        if wakes {
+            self.watching = Watching::Busy;
+        }
+        wakes
+    }
+
+    /// Queues an event. Returns whether it was the first of a run of missed events.
+    fn queue(&mut self, event: &Arc<Event>, bytes: usize, tell: Option<Tell>) -> bool {
+        let fits = self.line.len() < OBSERVED_EVENTS_MAX
+            && (self.line.is_empty() || self.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
+        if fits {
+            self.line.push_back(News::Event { event: event.clone(), bytes, tell });
+            self.bytes += bytes;
+            return false;
+        }
+        if let Some(News::Missed(missed)) = self.line.back_mut() {
+            *missed += 1;
+            return false;
+        }
+        self.line.push_back(News::Missed(1));
+        true
+    }
 }
 
 enum News {
@@ -90,11 +150,14 @@ impl Observers {
         !self.0.is_empty()
     }
 
-    /// Queues an event for every observer. Never waits.
-    pub(crate) fn show(&self, event: &Arc<Event>, tell: impl Fn() -> Option<Tell>) {
-        let bytes = if self.watch() { event.bytes() } else { 0 };
+    /// Queues events for every observer, in one piece. Never waits.
+    pub(crate) fn show(&self, events: &[Arc<Event>], tell: impl Fn() -> Option<Tell>) {
+        if !self.watch() || events.is_empty() {
+            return;
+        }
+        let sizes: Vec<_> = events.iter().map(|event| event.bytes()).collect();
         for observer in &self.0 {
-            observer.show(event, bytes, tell());
+            observer.show(events, &sizes, &tell);
         }
     }
 
@@ -115,43 +178,38 @@ impl Drop for Observers {
 }
 
 impl Observer {
-    fn show(&self, event: &Arc<Event>, bytes: usize, tell: Option<Tell>) {
+    fn show(&self, events: &[Arc<Event>], sizes: &[usize], tell: impl Fn() -> Option<Tell>) {
+        #[cfg(test)]
+        self.queue.locked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut waiting = self.queue.waiting();
         if waiting.closed {
             return;
         }
-        let fits = waiting.line.len() < OBSERVED_EVENTS_MAX
-            && (waiting.line.is_empty() || waiting.bytes.saturating_add(bytes) <= OBSERVED_BYTES_MAX);
-        if !fits {
-            let first = match waiting.line.back_mut() {
-                Some(News::Missed(missed)) => {
-                    *missed += 1;
-                    false
-                }
-                _ => {
-                    waiting.line.push_back(News::Missed(1));
-                    true
-                }
-            };
-            drop(waiting);
-            if first {
-                tracing::warn!(hook = %self.name, "hook is slower in on_event than events come: it misses some");
-            }
-            return;
+        let mut misses = false;
+        for (event, bytes) in events.iter().zip(sizes) {
+            misses |= waiting.queue(event, *bytes, tell());
         }
-        waiting.line.push_back(News::Event { event: event.clone(), bytes, tell });
-        waiting.bytes += bytes;
         if waiting.thread.is_none() {
             match self.begin() {
                 Ok(thread) => waiting.thread = Some(thread),
                 Err(error) => {
                     tracing::error!(hook = %self.name, %error, "no thread for a hook: it sees no events");
                     waiting.closed = true;
+                    waiting.line.clear();
+                    waiting.bytes = 0;
                 }
             }
         }
+        let wakes = waiting.wakes();
         drop(waiting);
-        self.queue.moved.notify_all();
+        if wakes {
+            #[cfg(test)]
+            self.queue.woken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.queue.moved.notify_all();
+        }
+        if misses {
+            tracing::warn!(hook = %self.name, "hook is slower in on_event than events come: it misses some");
+        }
     }
 
     fn begin(&self) -> std::io::Result<Receiver<()>> {
@@ -175,10 +233,20 @@ impl Queue {
         self.waiting.lock()
     }
 
-    /// Waits for the next thing to show; `None` when the queue is closed and empty.
+    /// The next thing to show; `None` when the queue is closed and empty. If nothing waits, it first collects for [`COLLECT`], and then
+    /// sleeps until it is woken.
     fn next(&self) -> Option<News> {
-        let idle = |waiting: &mut Waiting| waiting.line.is_empty() && !waiting.closed;
-        let mut waiting = unspoiled(self.moved.wait_while(self.waiting(), idle));
+        let mut waiting = self.waiting();
+        let waits = |watching| move |waiting: &mut Waiting| waiting.watching == watching && !waiting.closed;
+        if waiting.line.is_empty() && !waiting.closed {
+            waiting.watching = Watching::Collecting;
+            waiting = unspoiled(self.moved.wait_timeout_while(waiting, COLLECT, waits(Watching::Collecting))).0;
+        }
+        if waiting.line.is_empty() && !waiting.closed {
+            waiting.watching = Watching::Idle;
+            waiting = unspoiled(self.moved.wait_while(waiting, waits(Watching::Idle)));
+        }
+        waiting.watching = Watching::Busy;
         let news = waiting.line.pop_front();
         if let Some(News::Event { bytes, .. }) = &news {
             waiting.bytes -= bytes;

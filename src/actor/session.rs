@@ -1,12 +1,14 @@
 //! A session's actor: the shell round the core. It takes inputs out of its mailbox, asks the core for a decision, has the
-//! entries written, and then does as the state says. Its handler never awaits a model, a tool, a hook, a person or a slow disk.
+//! entries written, and then does as the state says. Its handler never awaits a model, a tool, a hook, a person or a slow disk; its
+//! start may wait for the tape (up to [`LOAD_WAIT`]) and for what tools say of open calls.
 //!
 //! **The tape is the state.** The actor holds no state of the conversation that is not on the tape, except the one decision that
 //! is being written. Until the tape has it, its inputs stay in the mailbox and the state is what it was. After a crash, a panic of
 //! a tape engine or a slow disk, the inputs are still there; the mailbox (`kernel/mailbox.rs`) decides what becomes of them.
 //!
-//! `load.rs` prepares an incarnation, `live.rs` is one and takes its work, `append.rs` takes a decision to the tape, and `work.rs`
-//! starts and stops the workers. The workers and the timer of an incarnation end with it, and the next one starts them from the
+//! `load.rs` prepares an incarnation; `live.rs` holds a running one and takes its work; `append.rs` takes a decision to the tape;
+//! `work.rs` starts and stops the workers; `build.rs` makes requests and calls from the state, `present.rs` describes the session for
+//! the tree, and `logged.rs` for the log. The workers and the timer of an incarnation end with it, and the next one starts them from the
 //! state.
 //!
 //! A change must not start work, answer a command or publish before the append is recorded, and must not let a stop wait for it.
@@ -82,7 +84,7 @@ impl Behaviour for SessionActor {
         }
         fault!(self.shared.store.faults(), "session.begun", self.slot.id.as_str());
         let mut live = Live::new(self.shared.clone(), self.slot.clone(), cx.node().clone(), incarnation, tape, state);
-        live.tell(unpublished);
+        live.publish_first(unpublished);
         // Only the recovery: the rest is done in `handle`, so that a crash over it is no failed start.
         live.recover()?;
         fault!(self.shared.store.faults(), "session.recovered", self.slot.id.as_str());

@@ -30,6 +30,7 @@ use crate::{
     kernel::tools_tokens,
     lock::Lock,
     model::Models,
+    ops::remembered::Remembered,
     permission::{Globs, Ruleset},
     prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
@@ -43,6 +44,8 @@ use crate::{
 /// The shared context of one runtime. See the module.
 pub(crate) struct Shared {
     pub(crate) store: Tapes,
+    /// What was read of long tapes.
+    pub(crate) remembered: Remembered,
     pub(crate) toolbox: Toolbox,
     /// The providers that tell new sessions of their surroundings.
     pub(crate) environment: Vec<Named>,
@@ -115,6 +118,7 @@ impl Shared {
         let (toolbox_hash, tools_tokens) = (toolbox.hash(), tools_tokens(&toolbox));
         Shared {
             store,
+            remembered: Remembered::default(),
             toolbox,
             environment: Vec::new(),
             toolbox_hash,

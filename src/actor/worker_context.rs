@@ -48,9 +48,9 @@ impl WorkerContext {
             kind,
         };
         // No `Tell` here, because provisional events are many: a hook that fails at one is only logged.
-        let event = Arc::new(event);
+        let event = [Arc::new(event)];
         observers.show(&event, || None);
-        self.slot.show([event]);
+        self.slot.show(event);
     }
 
     /// The way back to the session, for code of the host that may keep it.

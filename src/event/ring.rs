@@ -1,11 +1,12 @@
 //! The ring: the events of one session on their way to its listeners. It is bounded, and counts the events that a slow listener
 //! missed.
 //!
-//! A ring holds at most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. Without a
-//! listener it holds none; with one, an event is dropped when this one reads it. Every listener gets the events in the order of
-//! their `push`. A listener that is too slow hears how many events it missed, and continues with the oldest that is left; the
-//! durable ones among the missed can be read again from the tape. The ring outlives the session's actor, and a passive session
-//! keeps it for as long as it has a listener.
+//! A ring holds at most [`RING_EVENTS_MAX`] events and [`RING_BYTES_MAX`] bytes; a single larger event is held alone. An event is
+//! dropped when every listener of the moment of its `push` has read it or is gone: listeners that keep up cost nothing, and
+//! without a listener the ring holds no event. Every listener gets the events in the order of their `push`. A listener that is
+//! too slow hears how many events it missed, and continues with the oldest that is left; the durable ones among the missed can be
+//! read again from the tape. The ring outlives the session's actor, and a passive session keeps it for as long as it has a
+//! listener.
 //!
 //! A change must not let a slow listener slow the session: `push` does not wait for listeners, and no code may wait while it holds
 //! the ring's lock.
@@ -40,7 +41,7 @@ pub(crate) const RING_BYTES_MAX: usize = 32 << 20;
 pub(crate) struct Ring {
     buffer: Lock<Buffer>,
     news: Arc<Notify>,
-    /// All streams.
+    /// All streams. Changed under the lock of the buffer.
     listeners: AtomicUsize,
     /// Those whose reader may answer questions.
     people: AtomicUsize,
@@ -50,20 +51,57 @@ pub(crate) struct Ring {
 struct Buffer {
     /// The number of events that were dropped at the front since the ring was made: the position of the first event held.
     first: u64,
-    /// The events held, oldest first, each with its size in bytes.
-    events: VecDeque<(usize, Arc<Event>)>,
+    /// The events held, oldest first.
+    events: VecDeque<Unread>,
     /// The sum of those sizes.
     bytes: usize,
     /// Whether no further event will come.
     closed: bool,
 }
 
+/// One event that not all of its listeners have read.
+#[derive(Debug)]
+struct Unread {
+    event: Arc<Event>,
+    bytes: usize,
+    /// How many listeners have not read it. Never fewer than of the event before it: a listener reads in order, and one that joins
+    /// begins behind all events.
+    by: usize,
+}
+
 impl Buffer {
     fn drop_first(&mut self) {
-        if let Some((bytes, _)) = self.events.pop_front() {
+        if let Some(Unread { bytes, .. }) = self.events.pop_front() {
             self.bytes -= bytes;
             self.first += 1;
         }
+    }
+
+    fn drop_read(&mut self) {
+        while self.events.front().is_some_and(|first| first.by == 0) {
+            self.drop_first();
+        }
+    }
+
+    /// Takes out the event at this position for one of its listeners; `None` if it has not come yet. The position is not before the
+    /// first.
+    fn read(&mut self, position: u64) -> Option<Arc<Event>> {
+        let unread = self.events.get_mut(self.index(position))?;
+        unread.by -= 1;
+        let event = unread.event.clone();
+        self.drop_read();
+        Some(event)
+    }
+
+    /// A listener is gone that would have read from this position on.
+    fn leave(&mut self, position: u64) {
+        let index = self.index(position.max(self.first)).min(self.events.len());
+        self.events.range_mut(index..).for_each(|unread| unread.by -= 1);
+        self.drop_read();
+    }
+
+    fn index(&self, position: u64) -> usize {
+        usize::try_from(position - self.first).unwrap_or(usize::MAX)
     }
 }
 
@@ -84,10 +122,11 @@ impl Ring {
             return;
         }
         let mut buffer = self.buffer.lock();
-        for event in events {
+        let by = self.listeners.load(Ordering::Acquire);
+        for event in events.into_iter().take_while(|_| by > 0) {
             let bytes = event.bytes();
             buffer.bytes += bytes;
-            buffer.events.push_back((bytes, event));
+            buffer.events.push_back(Unread { event, bytes, by });
             while buffer.events.len() > RING_EVENTS_MAX || (buffer.bytes > RING_BYTES_MAX && buffer.events.len() > 1) {
                 buffer.drop_first();
             }
@@ -109,8 +148,8 @@ impl Ring {
     }
 
     fn stream(self: &Arc<Self>, follows: bool) -> EventStream {
-        self.listeners.fetch_add(1, Ordering::AcqRel);
         let buffer = self.buffer.lock();
+        self.listeners.fetch_add(1, Ordering::AcqRel);
         let next = buffer.first + buffer.events.len() as u64;
         drop(buffer);
         let (replay, replayed) = (VecDeque::new(), crate::words::ids::Seq::ZERO);
@@ -215,16 +254,8 @@ impl EventStream {
             return Some(Some(Next::Lagged(missed)));
         }
         loop {
-            let at = usize::try_from(self.next - buffer.first).unwrap_or(usize::MAX);
-            let Some((_, event)) = buffer.events.get(at) else {
-                return buffer.closed.then_some(None);
-            };
-            let event = event.clone();
+            let Some(event) = buffer.read(self.next) else { return buffer.closed.then_some(None) };
             self.next += 1;
-            // A listener that comes at this moment waits for the lock, and begins after all events that are held.
-            while self.ring.listeners.load(Ordering::Acquire) == 1 && buffer.first < self.next {
-                buffer.drop_first();
-            }
             let was_replayed = event.id.is_durable() && event.id.seq <= self.replayed;
             if !was_replayed {
                 return Some(Some(Next::Event(event)));
@@ -267,13 +298,11 @@ impl Drop for EventStream {
         if !self.follows {
             self.ring.people.fetch_sub(1, Ordering::AcqRel);
         }
-        if self.ring.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // No listener is left to read the events.
-            let mut buffer = self.ring.buffer.lock();
-            if !self.ring.is_heard() {
-                buffer.first += buffer.events.len() as u64;
-                (buffer.events, buffer.bytes) = (VecDeque::new(), 0);
-            }
+        let mut buffer = self.ring.buffer.lock();
+        self.ring.listeners.fetch_sub(1, Ordering::AcqRel);
+        buffer.leave(self.next);
+        if buffer.events.is_empty() {
+            buffer.events = VecDeque::new();
         }
     }
 }
@@ -315,9 +344,10 @@ mod tests {
         assert_eq!(ring.buffer.lock().bytes, 0);
     }
 
-    /// What the only listener has read is dropped. Of two, the slower one misses nothing of what the quicker one has read.
+    /// What every listener has read is dropped, and what a listener read before another one came. The slower one misses nothing of
+    /// what the quicker one has read.
     #[tokio::test]
-    async fn a_ring_drops_what_its_only_listener_has_read() {
+    async fn a_ring_drops_what_every_listener_has_read() {
         let ring = Arc::<Ring>::default();
         let held = || ring.buffer.lock().events.len();
         let read = |next: Option<Next>| match next {
@@ -332,7 +362,7 @@ mod tests {
         for seq in 2..=5 {
             assert_eq!(read(quick.next().await), seq);
         }
-        assert_eq!(held(), 4, "the other one has read none of them");
+        assert_eq!(held(), 2, "the other one has read neither of the two that came after it");
         assert_eq!(read(slow.next().await), 4);
         drop(quick);
         assert_eq!((read(slow.next().await), held()), (5, 0));
@@ -340,5 +370,38 @@ mod tests {
         let mut late = ring.listen();
         ring.push([event(6, 1)]);
         assert_eq!((read(slow.next().await), read(late.next().await)), (6, 6));
+        assert_eq!(held(), 0);
+    }
+
+    /// Listeners that keep up hold nothing, however many they are. One that leaves, also one that had fallen behind the bound,
+    /// takes with it what only it had not read.
+    #[tokio::test]
+    async fn a_ring_holds_only_what_a_listener_has_still_to_read() {
+        let ring = Arc::<Ring>::default();
+        let held = || {
+            let buffer = ring.buffer.lock();
+            (buffer.events.len(), buffer.bytes == 0)
+        };
+        let mut keep_up: Vec<_> = (0..10).map(|_| ring.listen()).collect();
+        let max = RING_EVENTS_MAX as u64;
+        for seq in 1..=2 * max {
+            ring.push([event(seq, 1)]);
+            for listener in &mut keep_up {
+                assert!(matches!(listener.next().await, Some(Next::Event(event)) if event.id.seq.0 == seq));
+            }
+            assert_eq!(held(), (0, true));
+        }
+        let (behind, reads_nothing) = (ring.listen(), ring.listen());
+        ring.push((1..=max + 5).map(|seq| event(seq, 1)));
+        assert_eq!(keep_up[0].next().await, Some(Next::Lagged(5)));
+        drop(behind);
+        keep_up.truncate(1);
+        assert_eq!(held(), (RING_EVENTS_MAX, false));
+        drop(reads_nothing);
+        assert_eq!(held(), (RING_EVENTS_MAX, false), "one has read none of them");
+        assert!(matches!(keep_up[0].next().await, Some(Next::Event(event)) if event.id.seq.0 == 6));
+        assert_eq!(held(), (RING_EVENTS_MAX - 1, false));
+        keep_up.clear();
+        assert_eq!(held(), (0, true));
     }
 }

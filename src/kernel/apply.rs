@@ -2,7 +2,7 @@
 //! state by this code alone, so both arrive at the same state.
 //!
 //! [`State::apply`] writes no entry and never fails. An entry about a ticket that is not open closes no ticket and charges no
-//! budget. A summary that comes so is used all the same, and its tokens count in `State::usage`.
+//! budget. A summary that comes so is still used, and its tokens count in `State::usage`.
 //!
 //! A change must not read anything but the state and the entry (no clock, no settings of the host, no randomness), and must fold
 //! the entries of existing tapes to the same state as before: replay compares, and a session is opened from old entries. A new
@@ -15,20 +15,19 @@ use std::{
 };
 
 use crate::{
-    kernel::context::{bytes_of, of_item},
     kernel::{
-        AskAnswer, CallOpened, CallState, CallVerdict, Charge, Delivery, Disposition, Entry, Grant, Mode, Open,
-        OpenAsk, OpenBudgetAsk, OpenCall, OpenTask, OpenTaskAsk, OpenWait, Record, Seen, Spent, State, StopLevel, Turn,
-        Waiting, question, repeats,
-        state::{BatchItem, SEEN_MAX},
+        AskAnswer, CallState, Delivery, Disposition, Entry, Mode, Open, OpenAsk, OpenBudgetAsk, OpenTask, OpenTaskAsk,
+        OpenWait, Record, Seen, Spent, State, StopLevel, Turn, Waiting,
+        budget::bill,
+        context::{bytes_of, of_item},
+        state::SEEN_MAX,
+        turn::question,
     },
-    model::{Item, ToolResultItem},
-    tool::{ToolResult, todo},
+    model::Item,
     words::ids::{MessageId, Millis, Seq},
-    words::message::ErrorReason,
-    words::usage::Usage,
 };
 
+mod calls;
 mod compaction;
 mod fork;
 mod spending;
@@ -63,6 +62,8 @@ impl State {
         let before = std::mem::replace(&mut self.time, entry.time);
         self.seq = entry.seq;
         let ticket = entry.ticket.unwrap_or(entry.seq);
+        let charged = bill::charged(entry, self);
+        self.charge(&charged);
         match &entry.record {
             Record::State(_) | Record::Restored(_) => {}
             Record::Settings(settings) => {
@@ -91,15 +92,13 @@ impl State {
             }
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
-            Record::Answer { answer, interrupted, estimated, price } => {
-                self.take_answer(entry.seq, ticket, (answer, *price), *interrupted, estimated.as_ref());
+            Record::Answer { answer, interrupted, .. } => {
+                let charge = charged.last().map(|line| line.charge);
+                self.take_answer(entry.seq, ticket, answer, *interrupted, charge.unwrap_or_default());
             }
-            Record::RequestFailed { estimated, learned, .. } => {
-                if let Some(Open::Request(request)) = self.open.remove(&ticket) {
-                    self.charge(Charge::of(request.price.as_ref(), &Usage::default(), estimated.as_ref()));
-                    if let Some(learned) = learned {
-                        self.take_refusal(request, *learned);
-                    }
+            Record::RequestFailed { learned, .. } => {
+                if let (Some(Open::Request(request)), Some(learned)) = (self.open.remove(&ticket), learned) {
+                    self.take_refusal(request, *learned);
                 }
                 self.put_compacted_in_place();
             }
@@ -108,19 +107,17 @@ impl State {
             Record::Pruned { results, files } => self.prune(results, files),
             Record::Compaction(open) => self.put_open(entry.seq, Open::Compaction(open.clone())),
             Record::Compacted(compacted) => {
-                self.settle_summary(ticket, compacted.lost, &compacted.usage, compacted.estimated.as_ref());
+                self.close_summary(ticket, &compacted.usage);
                 self.take_compacted(ticket, compacted);
             }
-            Record::CompactionFailed { usage, estimated, lost, .. } => {
-                self.settle_summary(ticket, *lost, usage, estimated.as_ref());
+            Record::CompactionFailed { usage, .. } => {
+                self.close_summary(ticket, usage);
                 let context = Arc::make_mut(&mut self.context);
                 context.failures = context.failures.saturating_add(1);
             }
             Record::CompactionUndone(undone) => self.put_back(undone),
             Record::BranchOpened(open) => self.put_open(entry.seq, Open::Branch(open.clone())),
-            Record::BranchFailed { usage, estimated, lost, .. } => {
-                self.settle_summary(ticket, *lost, usage, estimated.as_ref());
-            }
+            Record::BranchFailed { usage, .. } => self.close_summary(ticket, usage),
             Record::BranchSummary(branch) => self.take_branch(entry.seq, branch),
             Record::RetryWait { attempt, until, server } => {
                 let wait = OpenWait { attempt: *attempt, until: *until, server: *server };
@@ -188,10 +185,11 @@ impl State {
             Record::Result { result, judged } => self.take_result(ticket, result, *judged),
             Record::Ending { outcome, .. } => {
                 self.in_turn(|turn| turn.ending = Some(outcome.clone()));
-                self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+                self.open.retain(|open| !matches!(open, Open::Wait(_)));
             }
             Record::Recovered { n, resumed } => {
-                self.lose_what_was_under_way();
+                // The host that had a branch summed up is gone too. If it still brings a summary, it finds the ticket closed.
+                self.open.retain(|open| !matches!(open, Open::Branch(_)));
                 // From the last entry on no process ran the turn, so its clock stops there.
                 self.stop_clock(before);
                 self.recoveries = *n;
@@ -346,120 +344,5 @@ impl State {
     pub(super) fn stop_clock(&mut self, now: Millis) {
         let Some(since) = self.account.since.take() else { return };
         self.count(Spent { time_ms: now.0.saturating_sub(since.0), ..Spent::default() });
-    }
-}
-
-// Calls, and asks for them.
-impl State {
-    fn open_call(&mut self, ticket: Seq, call: &CallOpened) {
-        let input = self.history.last().and_then(|item| match item.as_ref() {
-            Item::Assistant(answer) => answer.calls().nth(call.index as usize).map(|(_, input)| input.into()),
-            _ => None,
-        });
-        let (mut cycle, mut told) = (None, false);
-        self.in_turn(|turn| {
-            cycle = turn.take_call(&call.facts);
-            told = turn.loop_refused;
-        });
-        let opened = OpenCall {
-            id: call.id.clone(),
-            facts: call.facts.clone(),
-            input: input.unwrap_or_default(),
-            state: CallState::Pending,
-            granted: false,
-            cycle,
-            told,
-            attempts: 0,
-            bytes: None,
-            confined: false,
-            answers: Vec::new(),
-        };
-        self.put_open(ticket, Open::Call(opened));
-        self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
-    }
-
-    /// Takes back what people allowed of calls that are not over: the session works in another folder from here on, so the same paths
-    /// are other files.
-    fn forget_approvals(&mut self) {
-        for open in self.open.values_mut() {
-            if let Open::Call(call) = open {
-                call.granted = false;
-                if call.state == CallState::Allowed {
-                    call.state = CallState::Pending;
-                }
-            }
-        }
-    }
-
-    fn in_call(&mut self, ticket: Seq, change: impl FnOnce(&mut OpenCall)) {
-        if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
-            change(call);
-        }
-    }
-
-    fn grant(&mut self, ticket: Seq, answer: &AskAnswer) {
-        let grant = &answer.grant;
-        let ask = match self.open.remove(&ticket) {
-            Some(Open::Ask(ask)) => ask,
-            Some(Open::BudgetAsk(ask)) => return self.grant_more(&ask.breach, grant),
-            _ => return,
-        };
-        self.stand(answer);
-        if ask.question.is_some() {
-            return self.note_answer(ticket, &ask, question::answer_of(grant));
-        }
-        self.in_call(ask.call, |call| match grant {
-            Grant::Once | Grant::Always(_) | Grant::Offered { .. } => {
-                (call.state, call.granted) = (CallState::Allowed, true)
-            }
-            // The result of the call follows in the same decision.
-            Grant::Reject(_) | Grant::Raise(_) | Grant::Unheard => call.state = CallState::Pending,
-        });
-    }
-
-    fn take_result(&mut self, ticket: Seq, result: &Arc<ToolResult>, judged: CallVerdict) {
-        let Some(Open::Call(call)) = self.open.remove(&ticket) else { return };
-        self.close_questions(ticket);
-        if let Some(todos) = todo::of_result(&call.facts.tool, result) {
-            Arc::make_mut(&mut self.context).todos = todos.into();
-        }
-        if call.attempts > 0 {
-            // Where the runtime's own words about a call are longer than the bytes reserved for it, the excess is not counted.
-            let bytes = result.bytes().min(call.bytes.unwrap_or(u64::MAX));
-            self.count(Spent { bytes, ..Spent::default() });
-        }
-        // An answer that recovery gives by itself is no progress. For a call that ran before, only the call's own result is
-        // progress.
-        let is_ours = call.attempts > 0 && judged != CallVerdict::Allowed;
-        if result.error != Some(ErrorReason::Unknown) && !is_ours {
-            self.recoveries = 0;
-        }
-        let repeats = call.cycle.is_some();
-        let item = ToolResultItem {
-            call: call.id,
-            name: call.facts.tool,
-            content: result.content.clone(),
-            is_error: result.is_error(),
-            attachments: result.attachments.clone(),
-            time: self.time,
-            seq: ticket,
-            fragment: Default::default(),
-        };
-        self.in_turn(|turn| {
-            turn.loop_refused |= repeats && repeats::is_refusal(judged);
-            if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
-                slot.result = Some(item);
-            }
-        });
-        // Results are recorded as they come and rendered in call order: the batch enters the history when all its results are
-        // there.
-        let whole = self.turn.as_ref().is_some_and(|turn| turn.batch.iter().all(|slot| slot.result.is_some()));
-        if whole && self.calls().next().is_none() {
-            let mut batch = Vec::new();
-            self.in_turn(|turn| batch = std::mem::take(&mut turn.batch));
-            for result in batch.into_iter().filter_map(|slot| slot.result) {
-                self.push(Item::Result(result));
-            }
-        }
     }
 }

@@ -1,12 +1,12 @@
 //! What a command may bring of strings and values that others chose: names have a length, reasons are cut, and JSON has a depth
 //! ([`VALUE_DEPTH_MAX`]).
 //!
-//! A name stands on the tape each time that something is said about it, and in the state that is kept in memory; so its bound is
+//! A name is written to the tape each time that something is said about it, and in the state that is kept in memory; so its bound is
 //! small, and nothing is cut off from it, because two names could become one. A reason belongs to a stop as a rule, and a stop is
 //! never refused.
 //!
-//! [`Command::bounded`] runs once for each command, on its way into the mailbox (`actor/slot.rs`), and in front of that where a value
-//! is copied or compared earlier. The core does not ask again: what stands on a tape was taken.
+//! [`Command::bounded`] runs once for each command, on its way into the mailbox (`actor/slot.rs`), and in front of that where a
+//! value is copied or compared earlier. The core does not ask again: what is on a tape was accepted.
 
 use std::sync::Arc;
 

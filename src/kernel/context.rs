@@ -1,17 +1,27 @@
-//! What fits into a model's window: how large a conversation is, what of it can be left out, and where it can be cut.
+//! What fits into a model's window: how large a conversation is, what is left out of it, and what replaces its older part.
 //!
-//! All of it is functions of values, with which the core decides when to prune and when to compact. Nothing here asks a model,
-//! reads a clock or changes a history in place. What is left out of a request stays on the tape. The texts and the numbers that are
-//! computed here go into decisions and states. A change must keep them, because existing tapes would otherwise replay to other
-//! decisions; the text of a request for a summary may change, because no tape has it.
+//! The folder measures (`tokens.rs`, `window.rs`, `bytes.rs`), prunes and cuts (`prune.rs`, `files.rs`, `cut.rs`), decides when
+//! to compact (`compact.rs`) and what is carried on (`summary.rs`, `carried.rs`, `pin.rs`), and undoes a compaction (`undo.rs`).
+//! `sections.rs` divides the system prompt.
+//!
+//! Nothing here asks a model, reads a clock or changes a history in place. What is left out of a request stays on the tape. The
+//! texts and the numbers that are computed here go into decisions and states. A change must keep them, because existing tapes
+//! would otherwise replay to other decisions; the text of a request for a summary may change, because no tape has it.
 
 mod branch;
+pub(super) mod bytes;
 mod carried;
+pub(super) mod compact;
+pub(super) mod compaction;
 mod cut;
 mod files;
+pub(super) mod fullness;
+pub(super) mod pin;
 mod prune;
+pub(super) mod sections;
 mod summary;
 mod tokens;
+pub(super) mod undo;
 mod window;
 
 pub(crate) use branch::{BRANCH_SUMMARY_MAX, branch_digest, branch_prompt, render_branch};

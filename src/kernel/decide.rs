@@ -6,56 +6,23 @@
 //! entry; such a command is answered again and not done again. Sent messages are known by their own ids (`inbox.rs`).
 //!
 //! Nothing here may wait, read a clock (`now` is an argument), draw a random number (`Env::jitter` is one) or call a tool. A change
-//! must keep two more rules. First, the core reads `Env` (what a decision may read beside the state) only through [`Reader`]. It
+//! must keep two more rules. First, the core reads `Env` (what a decision may read beside the state) only through `Reader`. It
 //! notes each value that has an influence and that the tape does not have yet, and replay depends on these notes; the rules of the
 //! host get an entry of their own instead. Second, entries are written only by [`Draft::write`], so that each is applied before the
 //! next one is decided.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeSet,
-    sync::Arc,
-};
-
 use crate::{
     kernel::{
-        CarriedOut, Entry, Env, EnvSeen, Input, ModelSeen, Record, Recorded, Refusal, Reply, ReplyTo, Report, Settings,
-        State, Stop, advance, batch, child, compact,
-        env::{MILLION, ToolsSeen},
-        input::Decide,
-        recorded, recover, retry, spending, tasks,
+        CarriedOut, Entry, Env, Input, Recorded, Reply, ReplyTo, Report, State, Stop,
+        budget::spending,
+        children::{child, tasks},
+        context::compact,
+        draft::Draft,
+        recorded,
+        turn::{advance, batch, recover, retry},
     },
-    permission::{Globs, Ruleset},
-    tape::Cause,
     words::ids::{Millis, Seq},
-    words::message::ModelRef,
 };
-
-/// A host changes the settings. They hold at once, except for a request that is open: it stays as it is.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Configure {
-    /// The settings that the change started from: other settings now refuse it. `None` to overwrite whatever is set.
-    pub before: Option<Arc<Settings>>,
-    /// The new settings, whole.
-    pub settings: Box<Settings>,
-}
-
-impl Decide for Configure {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
-        let (mut settings, now) = (self.settings.clone(), &draft.state.settings);
-        // A change of settings cannot touch the rules of the host and of the ancestors, nor the agent that was switched to.
-        settings.above.clone_from(&now.above);
-        settings.host.clone_from(&now.host);
-        settings.switched.clone_from(&now.switched);
-        if **now == *settings {
-            return Ok(CarriedOut::Done(draft.state.seq));
-        }
-        if self.before.as_ref().is_some_and(|before| before != now) {
-            return Err(Refusal::Reconfigured);
-        }
-        Ok(CarriedOut::Done(draft.write(None, Record::Settings(settings))))
-    }
-}
 
 /// A decision: what follows from the inputs.
 #[derive(Clone, Debug)]
@@ -146,7 +113,7 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
             spending::check_time(draft);
             tasks::expire(draft);
             child::expire(draft);
-            retry::end_wait_when_due(draft);
+            advance::end_wait_when_due(draft);
         }
         Input::Recover { calls } => recover::recover(draft, calls),
         Input::Stop => recover::stopped(draft),
@@ -155,56 +122,7 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
     None
 }
 
-/// A decision in the making. Each entry is applied as soon as it is written, so that the next rule sees it.
-pub(super) struct Draft<'a> {
-    pub(super) state: State,
-    pub(super) env: Reader<'a>,
-    pub(super) now: Millis,
-    pub(super) cause: Option<Cause>,
-    watch: &'a mut dyn FnMut(&State, &Entry),
-    entries: Vec<Entry>,
-    stops: Vec<Stop>,
-    replies: Vec<(ReplyTo, Reply)>,
-}
-
-impl<'a> Draft<'a> {
-    fn new(state: &State, env: &'a Env<'a>, now: Millis, watch: &'a mut dyn FnMut(&State, &Entry)) -> Draft<'a> {
-        // Time never runs backwards within a session, whatever the machine's clock does.
-        let now = now.max(state.time);
-        let env = Reader::new(env);
-        let (entries, stops, replies) = (Vec::new(), Vec::new(), Vec::new());
-        Draft { state: state.clone(), env, now, cause: None, watch, entries, stops, replies }
-    }
-
-    /// Writes an entry and applies it to the draft. `ticket` is the ticket that the entry is about; with `None`, the entry opens a
-    /// ticket of its own or is about none. Gives the seq of the entry.
-    pub(super) fn write(&mut self, ticket: Option<Seq>, record: Record) -> Seq {
-        let seq = self.state.seq.next();
-        let begins_turn = matches!(record, Record::Delivered { .. }) && self.state.turn.is_none();
-        let turn = self.state.turn.as_ref().map(|turn| turn.id).or(begins_turn.then_some(seq));
-        let first_try = matches!(&record, Record::Request(request) if request.attempt == 1);
-        let step = self.state.turn.as_ref().map(|turn| turn.step.saturating_add(u32::from(first_try)));
-        let step = step.filter(|step| *step > 0);
-        let entry = Entry { seq, time: self.now, cause: self.cause.clone(), turn, step, ticket, input: None, record };
-        (self.watch)(&self.state, &entry);
-        self.state.apply(&entry);
-        self.entries.push(entry);
-        seq
-    }
-
-    /// Writes the rules of the host where the tape has others: they are on the tape before anything is decided by them.
-    fn look_at_host(&mut self) {
-        let rules = self.env.host_rules();
-        if self.state.settings.host.as_ref() != rules {
-            self.write(None, Record::HostRules { rules: rules.cloned() });
-        }
-    }
-
-    /// The window and the price of a model, as the host has them now. The read is noted for the tape.
-    pub(super) fn model(&self, model: &ModelRef) -> ModelSeen {
-        self.env.model(&self.state.env, model)
-    }
-
+impl Draft<'_> {
     /// If a command with this id was done before: whom to answer, and the entry that its sender was told.
     fn done_before(&self, input: &Input) -> Option<(ReplyTo, Seq)> {
         let (Some(id), Input::Command { reply, .. }) = (input.id(), input) else { return None };
@@ -227,112 +145,7 @@ impl<'a> Draft<'a> {
         self.entries[from].input = Some(recorded);
     }
 
-    /// Whether this decision wrote the entry that opened the ticket. If so, no work on the ticket has begun.
-    pub(super) fn opened_now(&self, ticket: Seq) -> bool {
-        self.entries.iter().any(|entry| entry.seq == ticket)
-    }
-
-    pub(super) fn stop(&mut self, who: Stop) {
-        self.stops.push(who);
-    }
-
-    fn reply(&mut self, to: ReplyTo, reply: Reply) {
-        if to != ReplyTo::NOBODY {
-            self.replies.push((to, reply));
-        }
-    }
-
     fn finish(self) -> Decision {
         Decision { entries: self.entries, stops: self.stops, replies: self.replies, after: self.state }
-    }
-}
-
-/// The reader of [`Env`] for the rules of the core. It notes each value that is read and that the tape does not have yet. Two are
-/// not noted: the compiled globs, which have no influence, and the host's rules, which get an entry (`look_at_host`).
-pub(super) struct Reader<'a> {
-    env: &'a Env<'a>,
-    read: RefCell<EnvSeen>,
-    jitter: Cell<Option<u32>>,
-}
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(env: &'a Env<'a>) -> Reader<'a> {
-        Reader { env, read: RefCell::default(), jitter: Cell::new(None) }
-    }
-
-    /// The values that were read since the last `take` and that the tape does not have yet.
-    pub(super) fn take(&self) -> EnvSeen {
-        EnvSeen { jitter: self.jitter.take(), ..self.read.take() }
-    }
-
-    /// The compiled globs of permission rules. Not noted: they have no influence on a decision.
-    pub(super) fn globs(&self) -> &'a Globs {
-        self.env.globs
-    }
-
-    /// The rules of the host. Not noted: where they differ from the tape's, an entry says so.
-    pub(super) fn host_rules(&self) -> Option<&'a Ruleset> {
-        self.env.host_rules
-    }
-
-    pub(super) fn model(&self, known: &EnvSeen, model: &ModelRef) -> ModelSeen {
-        let seen = self.env.windows.seen(model);
-        // There are one or two, so they are looked through without making the text of the name.
-        let known = known.models.iter().find(|(name, _)| model.is_written(name));
-        if known.map(|(_, seen)| *seen) != Some(seen) {
-            self.read.borrow_mut().models.insert(model.to_string(), seen);
-        }
-        seen
-    }
-
-    fn tools(&self, known: &EnvSeen) {
-        let is_known = |seen: &ToolsSeen| seen.hash == self.env.toolbox_hash && seen.tokens == self.env.tools_tokens;
-        let mut read = self.read.borrow_mut();
-        if read.tools.is_none() && !known.tools.as_ref().is_some_and(is_known) {
-            let (hash, tokens) = (self.env.toolbox_hash.to_owned(), self.env.tools_tokens);
-            read.tools = Some(ToolsSeen { hash, tokens });
-        }
-    }
-
-    pub(super) fn toolbox_hash(&self, known: &EnvSeen) -> &'a str {
-        self.tools(known);
-        self.env.toolbox_hash
-    }
-
-    /// The tools that are masked: not offered, because the rules deny them in full. Noted are the permissions of each masked tool,
-    /// and of each tool whose permissions the tape has already, where they differ from the tape's.
-    pub(super) fn masked(&self, known: &EnvSeen, is_masked: impl Fn(&str, &[String]) -> bool) -> BTreeSet<String> {
-        let tools = self.env.permissions;
-        let masked = tools.iter().filter(|(tool, needed)| is_masked(tool, needed));
-        let masked: BTreeSet<String> = masked.map(|(tool, _)| tool.clone()).collect();
-        let mut read = self.read.borrow_mut();
-        for tool in masked.iter().chain(known.permissions.keys()) {
-            let now = tools.get(tool).cloned().unwrap_or_default();
-            if known.permissions.get(tool) != Some(&now) {
-                read.permissions.insert(tool.clone(), now);
-            }
-        }
-        masked
-    }
-
-    pub(super) fn tools_tokens(&self, known: &EnvSeen) -> u64 {
-        self.tools(known);
-        self.env.tools_tokens
-    }
-
-    pub(super) fn asks_are_heard(&self, known: &EnvSeen) -> bool {
-        let heard = self.env.asks_are_heard;
-        if known.heard != Some(heard) {
-            self.read.borrow_mut().heard = Some(heard);
-        }
-        heard
-    }
-
-    /// The jitter, rounded down to whole millionths, as the tape writes it. It is noted whenever it is read.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and a million")]
-    pub(super) fn jitter(&self) -> f64 {
-        let drawn = (self.env.jitter.clamp(0.0, 1.0) * MILLION) as u32;
-        self.jitter.set(Some(drawn));
-        f64::from(drawn) / MILLION
     }
 }

@@ -1,11 +1,15 @@
 //! The choices that a host makes with a command: how a message is delivered, and how a person answers an ask. Values only.
 //!
-//! A change must keep the names, because they stand on tapes. The variants of [`Steering`] are ordered from the weakest to the
+//! A change must keep the names, because they are on tapes. The variants of [`Steering`] are ordered from the weakest to the
 //! strongest, and the core goes by the greatest of all waiting messages, so it must not reorder them.
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::Limits;
+use crate::{
+    kernel::Limits,
+    permission::{Rule, allows},
+    words::ids::{Millis, Seq},
+};
 
 /// What becomes of a message when the session is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,4 +92,45 @@ pub enum Scope {
     /// The project: the session itself, and every later one of the project. The session treats it as its own scope and stores
     /// nothing beyond its tape; the event [`AskClosed`](crate::EventKind::AskClosed) has the rules, for the host to store.
     Project,
+}
+
+/// A person's answer. Part of the stored form of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AskAnswer {
+    /// The answer.
+    pub grant: Grant,
+    /// Who gave it, as the host says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The rules of the offer that the person chose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
+}
+
+/// A standing grant. Part of the stored form of a state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Granted {
+    /// The entry that gave it: [`Session::revoke`](crate::Session::revoke) takes it back.
+    pub id: Seq,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// The turn that it is limited to; `None` for the whole session.
+    pub turn: Option<Seq>,
+    /// What it allows.
+    pub rules: Vec<Rule>,
+    /// Who gave it, as the host says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// When it was given.
+    pub time: Millis,
+}
+
+impl Granted {
+    /// What it allows, in one sentence for a person.
+    #[must_use]
+    pub fn allows(&self) -> String {
+        allows(&self.rules)
+    }
 }

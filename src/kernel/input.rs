@@ -3,44 +3,50 @@
 //!
 //! An input is a plain value. It may be decided several times until the tape has its record, so a clone must mean the same.
 //!
-//! A command is one type beside the code that decides about it (`pin.rs` has [`PinMessage`]), one line in the list below with its
-//! name on the tape, one row in the words of [`Command::in_words`], and one row in `recorded.rs`, which reads it back from what it
-//! wrote. Properties that only a few commands have (which of them stop running work, which begin work) stand here, in one place for
-//! all.
+//! A command is one type with its [`Decide`] (`pin.rs` has [`PinMessage`]): what it leads to, and the properties that only some
+//! commands have, such as that it stops running work. It has one line in the list below with its name on the tape, and one row in
+//! `recorded.rs`, which reads it back from what it wrote.
 //!
-//! A change must not rename what [`Input::name`] gives: it is written on the tape and read back by `recorded.rs`. What a decision
+//! A change must not rename what [`Input::name`] returns: it is written on the tape and read back by `recorded.rs`. What a decision
 //! about a new input or value depends on must be readable back from its entries or from [`Command::recorded`], or replay fails.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    kernel::{CarriedOut, Delivery, Grant, Refusal, Report, Steering, decide::Draft},
+    kernel::{ReplyTo, Report, draft::Decide},
     tool::CallFacts,
     words::ids::{CommandId, MessageId, Seq},
 };
 
 pub(crate) use crate::kernel::{
-    advance::{Abort, GoOn, Pause, Resume},
-    back::RollBack,
-    batch::AnswerAsk,
-    branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
-    child::{BeAdopted, Orphan, StopTask},
-    compact::Compact,
-    decide::Configure,
-    edit::{ClearQueue, EditMessage, WithdrawMessage},
-    end::End,
-    grants::RevokeGrant,
-    handoff::{BeginAnchor, HandOff},
-    inbox::SendMessage,
-    merge::Merge,
-    pin::{PinMessage, UnpinMessage},
-    question::PutQuestion,
-    repeats::ResetLoops,
-    restored::RecordRestored,
-    switch::SwitchAgent,
-    task_ask::{TaskAskOver, TaskAsked},
-    tasks::{Adopt, Spawn, StopChild},
-    undo::UndoCompaction,
+    children::{
+        child::{BeAdopted, Orphan, StopTask},
+        task_ask::{TaskAskOver, TaskAsked},
+        tasks::{Adopt, Spawn, StopChild},
+    },
+    context::{
+        compact::Compact,
+        pin::{PinMessage, UnpinMessage},
+        undo::UndoCompaction,
+    },
+    history::{
+        back::RollBack,
+        branch::{GiveUpBranch, LeaveBranch, SumUpBranch},
+        handoff::{BeginAnchor, HandOff},
+        merge::Merge,
+        restored::RecordRestored,
+    },
+    turn::{
+        advance::{Abort, GoOn, Pause, Resume},
+        answer_ask::AnswerAsk,
+        edit::{ClearQueue, EditMessage, WithdrawMessage},
+        end::End,
+        grants::{RevokeAll, RevokeGrant},
+        inbox::SendMessage,
+        question::PutQuestion,
+        repeats::ResetLoops,
+        switch::{Configure, SwitchAgent},
+    },
 };
 
 /// One thing that happened, as the core is told of it.
@@ -76,15 +82,6 @@ pub(crate) enum Input {
     Look,
     /// A recovery follows in an append of its own: the reports before this input are recorded, and nothing follows from them yet.
     Hold,
-}
-
-/// The sender that a decision answers. The shell gives the number, and the core hands it back unread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ReplyTo(pub u64);
-
-impl ReplyTo {
-    /// Nobody waits for the answer: the session gives itself a command, or a replay decides again.
-    pub(crate) const NOBODY: ReplyTo = ReplyTo(0);
 }
 
 impl Input {
@@ -176,7 +173,7 @@ impl Input {
         }
     }
 
-    /// Whether the input stops running work (see [`Command::stops`]). The workers are stopped at once, and nothing starts before
+    /// Whether the input stops running work (see [`Decide::stops`]). The workers are stopped at once, and nothing starts before
     /// the record of the stop.
     #[must_use]
     pub(crate) fn is_stop(&self) -> bool {
@@ -212,11 +209,12 @@ impl Input {
     }
 }
 
-/// The decision about one command.
-pub(super) trait Decide {
-    /// Writes the entries that the command leads to, and gives the answer to its sender. A refusal must leave the state as it was,
-    /// except that a refused summary of a branch closes its ticket.
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal>;
+impl Report {
+    /// The report, about that ticket.
+    #[must_use]
+    pub(crate) fn of(self, ticket: Seq) -> Input {
+        Input::Report { ticket, report: self }
+    }
 }
 
 macro_rules! commands {
@@ -236,10 +234,14 @@ macro_rules! commands {
                     $(Command::$command(_) => $name),*
                 }
             }
+        }
 
-            pub(super) fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
+        impl std::ops::Deref for Command {
+            type Target = dyn Decide;
+
+            fn deref(&self) -> &Self::Target {
                 match self {
-                    $(Command::$command(command) => command.decide(draft)),*
+                    $(Command::$command(command) => command),*
                 }
             }
         }
@@ -270,6 +272,7 @@ commands! {
     "clear_queue" => ClearQueue,
     "answer_ask" => AnswerAsk,
     "revoke" => RevokeGrant,
+    "revoke_all" => RevokeAll,
     "abort" => Abort,
     "go_on" => GoOn,
     "pause" => Pause,
@@ -299,143 +302,4 @@ commands! {
     "task_ask_over" => TaskAskOver,
     "switch_agent" => SwitchAgent,
     "put_question" => PutQuestion,
-}
-
-impl Command {
-    /// What the command did, in words for a person who reads a replay.
-    #[must_use]
-    pub(crate) fn in_words(&self) -> String {
-        match self {
-            Command::SendMessage(SendMessage { message, delivery, .. }) => {
-                let how = match delivery {
-                    Delivery::Queue => "",
-                    Delivery::Steer(_) => " to steer",
-                    Delivery::Reject => " to an idle session",
-                };
-                format!("message {} was sent{how}", message.id)
-            }
-            Command::EditMessage(edit) => format!("message {} was edited", edit.message.id),
-            Command::WithdrawMessage(withdraw) => format!("message {} was withdrawn", withdraw.id),
-            Command::ClearQueue(_) => "all messages that waited were withdrawn".to_owned(),
-            Command::AnswerAsk(AnswerAsk { ask, grant, .. }) => match grant {
-                Grant::Once => format!("ask {ask} was granted once"),
-                Grant::Always(_) | Grant::Offered { .. } => format!("ask {ask} was granted for more than once"),
-                Grant::Reject(_) => format!("ask {ask} was rejected"),
-                Grant::Unheard => format!("nobody was left to answer ask {ask}"),
-                Grant::Raise(_) => format!("ask {ask} was answered with a higher limit"),
-            },
-            Command::RevokeGrant(revoke) => format!("grant {} was revoked", revoke.grant),
-            Command::Abort(_) => "abort".to_owned(),
-            Command::GoOn(_) => "go on".to_owned(),
-            Command::Pause(_) => "pause".to_owned(),
-            Command::Resume(_) => "the pause is over".to_owned(),
-            Command::ResetLoops(_) => "the calls so far were to count for no loop".to_owned(),
-            Command::Configure(_) => "the settings were changed".to_owned(),
-            Command::Compact(_) => "a compaction was asked for".to_owned(),
-            Command::RecordRestored(_) => "files were put back".to_owned(),
-            Command::UndoCompaction(undo) => format!("compaction {} was undone", undo.undone.compaction),
-            Command::SumUpBranch(_) => "a branch was to be summed up".to_owned(),
-            Command::GiveUpBranch(branch) => format!("the summary of branch {} failed", branch.ticket),
-            Command::LeaveBranch(LeaveBranch { branch }) => {
-                format!("the branch of entries {} to {} was left", branch.from, branch.to)
-            }
-            Command::PinMessage(pin) => format!("message {} was pinned", pin.message),
-            Command::UnpinMessage(unpin) => format!("message {} was unpinned", unpin.message),
-            Command::RollBack(RollBack { back, .. }) => format!("back to entry {}", back.to),
-            Command::Merge(Merge { merged }) => {
-                format!("fork {} was merged through entry {}", merged.fork, merged.to)
-            }
-            Command::BeginAnchor(_) => "an anchor".to_owned(),
-            Command::HandOff(handoff) => format!("a handoff to {}", handoff.name),
-            Command::Spawn(spawn) => format!("child {} was spawned", spawn.child),
-            Command::Adopt(adopt) => format!("session {} was adopted", adopt.child),
-            Command::StopChild(stop) => format!("task {} was stopped", stop.ticket),
-            Command::End(_) => "the session was ended".to_owned(),
-            Command::StopTask(stop) => format!("parent {} stopped the task", stop.parent),
-            Command::Orphan(orphan) => format!("parent {} has ended", orphan.parent),
-            Command::TaskAsked(TaskAsked { asked, .. }) => format!("a child asks about a call of {}", asked.name),
-            Command::SwitchAgent(_) => "another agent was chosen".to_owned(),
-            Command::PutQuestion(put) => format!("call {} asked a question", put.call),
-            Command::TaskAskOver(over) => format!("the child's question {} is over", over.ask),
-            Command::BeAdopted(BeAdopted { tie, .. }) => format!("parent {} said what it may not do", tie.parent),
-        }
-    }
-
-    /// The ticket or the entry that the command is about.
-    #[must_use]
-    pub(crate) fn about(&self) -> Option<Seq> {
-        match self {
-            Command::AnswerAsk(AnswerAsk { ask, .. }) | Command::TaskAskOver(TaskAskOver { ask }) => Some(*ask),
-            Command::TaskAsked(asked) => Some(asked.task),
-            Command::StopChild(stop) => Some(stop.ticket),
-            Command::PutQuestion(put) => Some(put.call),
-            Command::GiveUpBranch(branch) => Some(branch.ticket),
-            Command::RevokeGrant(revoke) => Some(revoke.grant),
-            Command::RollBack(RollBack { back, .. }) => Some(back.to),
-            _ => None,
-        }
-    }
-
-    /// The words that the command carries, for a full trace of a session.
-    #[must_use]
-    pub(crate) fn said(&self) -> Option<String> {
-        match self {
-            Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
-                Some(message.text())
-            }
-            Command::Abort(Abort { reason }) => Some(reason.clone()),
-            _ => None,
-        }
-    }
-
-    /// Whether the command begins work of its own. Such a command is refused while the runtime drains.
-    #[must_use]
-    pub(crate) fn begins_work(&self) -> bool {
-        matches!(self, Command::SendMessage(_) | Command::Spawn(_) | Command::Adopt(_))
-    }
-
-    /// Whether the command adds work. Such a command is refused where the mailbox is full.
-    #[must_use]
-    pub(crate) fn adds_work(&self) -> bool {
-        self.begins_work() || matches!(self, Command::EditMessage(_))
-    }
-
-    /// Whether the command ends the running turn, in whatever state the turn is.
-    #[must_use]
-    pub(crate) fn ends_the_turn(&self) -> bool {
-        matches!(self, Command::Abort(_) | Command::End(_))
-    }
-
-    /// Whether the command stops running work. The workers are stopped at once, so the command stays and is tried again where the
-    /// disk refuses its record.
-    #[must_use]
-    pub(crate) fn stops(&self) -> bool {
-        match self {
-            Command::StopTask(_) | Command::StopChild(_) | Command::GiveUpBranch(_) => true,
-            Command::AnswerAsk(AnswerAsk { grant, .. }) => matches!(grant, Grant::Reject(_) | Grant::Unheard),
-            Command::SendMessage(send) => send.delivery == Delivery::Steer(Steering::AbortRunning),
-            other => other.ends_the_turn(),
-        }
-    }
-
-    /// The size of what it brings, in bytes, about.
-    #[must_use]
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Command::SendMessage(SendMessage { message, .. }) | Command::EditMessage(EditMessage { message }) => {
-                message.bytes()
-            }
-            Command::TaskAsked(TaskAsked { asked, .. }) => {
-                asked.input.len() + asked.question.as_ref().map_or(0, |question| question.bytes())
-            }
-            Command::PutQuestion(put) => put.question.bytes(),
-            _ => 0,
-        }
-    }
-
-    /// Whether the command stands alone in its append, and nothing more follows from it: it begins an anchor.
-    #[must_use]
-    pub(crate) fn stands_alone(&self) -> bool {
-        matches!(self, Command::BeginAnchor(_) | Command::HandOff(_))
-    }
 }

@@ -1,17 +1,6 @@
 //! A session's mailbox: the inputs that wait for its actor, in order, and the choice of the next ones. A plain value, without a
-//! lock, a clock or a disk; the actor and the simulator drive the same one.
-//!
-//! A change must keep that an input leaves only where
-//!
-//! - it was decided, and what the decision wrote (if anything) is on the tape;
-//! - it is a command that is given up, and its sender is told why;
-//! - it is a command whose sender waits no longer, and takes it back;
-//! - the actor will never come back.
-//!
-//! A report may be replaced, by a smaller one or by a failure of its ticket, and does not leave.
-//!
-//! After a crash, a panic of an engine or a slow disk, the input is still here. The slot (`actor/slot.rs`) calls every method under
-//! its lock, so no method may block.
+//! lock, a clock or a disk; the actor and the simulator drive the same one. `docs/ARCHITECTURE.md` ("The mailbox") has the order
+//! of the inputs, and the rules for a disk that refuses an append and for an input that kills the actor.
 //!
 //! ```text
 //!   command, report ──► waiting ── next ──► in hand ── handed_over ──► in flight ── recorded ──► gone, sender answered
@@ -19,21 +8,15 @@
 //!                          └─── refused, or the incarnation died ─────────┘
 //! ```
 //!
-//! **What one append takes**: up to 64 waiting inputs and about 1 MiB. Commands come in the order of their arrival, then reports;
-//! reports that came before a stop are taken before it. A steady stream of commands does not starve reports: see `batch.rs`. A
-//! command that begins an anchor gets an append of its own, and so does a *suspect*: an input whose append with others was refused
-//! for what was in it, or over which an incarnation died. A report that is a suspect comes first of all; then the recovery (the
-//! first input of an incarnation: what to do about the work that was open) with all waiting reports, whatever their number; then
-//! the rest.
+//! A change must keep that an input leaves only where
 //!
-//! **Where the disk refuses**, a command that is not a stop is answered with the error and leaves, also one that only waited behind
-//! it; stops and reports stay and are tried again. The workers that a stop names are stopped at once, whatever the disk does. Where
-//! an append is refused for what is in it (it is too large, or the anchor exists), each of its inputs is tried alone. One that is
-//! then refused again is made smaller if it is a report, or an abort or end with a long reason; any other command is answered with
-//! the error.
+//! - it was decided, and what the decision wrote (if anything) is on the tape;
+//! - it is a command that is given up, and its sender learns why;
+//! - it is a command whose sender no longer waits, and takes it back;
+//! - the actor will never come back.
 //!
-//! **No input kills the actor for ever**: a command over which two incarnations (starts of the actor) died is answered
-//! [`CommandEnd::Crashed`]; a report becomes a failure of its ticket.
+//! A report may be replaced, by a smaller one or by a failure of its ticket, and does not leave. The slot (`actor/slot.rs`) calls
+//! every method under its lock, so no method may block.
 
 mod batch;
 mod incarnations;

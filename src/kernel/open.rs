@@ -1,8 +1,8 @@
 //! The open table: everything that is open in a session, by ticket. A ticket is named by the seq of the entry that opened it.
 //!
-//! Only [`State::apply`] puts tickets in and takes them out (in `apply.rs`, the files below it, `back.rs`, `branch.rs` and
-//! `question.rs`). The types are part of [`State`] and so of every anchor on a tape: do not rename or retype a field or a variant,
-//! and give each new field a serde default.
+//! Only [`State::apply`](crate::kernel::State::apply) puts tickets in and takes them out (in `apply.rs`, the files below it,
+//! `back.rs`, `branch.rs` and `question.rs`). The types are part of the state and so of every anchor on a tape: do not rename or
+//! retype a field or a variant, and give each new field a serde default.
 //!
 //! A request must be made again byte for byte after a crash. So [`OpenRequest`] keeps prompt, parameters and tool names as they
 //! were; settings that change later must not reach it. The descriptions of the tools are those of the present host.
@@ -12,12 +12,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{CallAnswer, Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Reserve, State},
-    model::{Item, Params, Price},
+    kernel::{Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Reserve},
+    model::{Params, Price},
     permission::{Offer, offers},
-    tool::{Access, CallFacts, Question},
-    words::ids::{CallId, Millis, Seq},
-    words::message::ModelRef,
+    tool::{Access, CallFacts, Question, QuestionAnswer},
+    words::{
+        ids::{CallId, Millis, Seq},
+        message::ModelRef,
+    },
 };
 
 /// Something open.
@@ -187,29 +189,13 @@ pub struct OpenWait {
     pub server: bool,
 }
 
-impl State {
-    /// The open calls of the newest answer: position in the answer, and ticket.
-    pub(super) fn open_batch(&self) -> Vec<(u32, Seq)> {
-        let batch = self.turn.iter().flat_map(|turn| (0..).zip(turn.batch.iter().map(|item| item.ticket)));
-        batch.filter(|(_, ticket)| self.call(*ticket).is_some()).collect()
-    }
-
-    /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the
-    /// tool, and the arguments. A torn write may have left calls that have no tickets yet.
-    #[must_use]
-    pub(crate) fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
-        let open = self.open_batch();
-        let Some(turn) = &self.turn else { return Vec::new() };
-        let asked = open.iter().filter_map(|(index, ticket)| {
-            let call = self.call(*ticket)?;
-            Some((*index, call.facts.tool.clone(), call.input.clone()))
-        });
-        let newest = self.history.last();
-        let torn = newest.iter().filter_map(|item| match item.as_ref() {
-            Item::Assistant(answer) => Some((0..).zip(answer.calls()).skip(turn.batch.len())),
-            _ => None,
-        });
-        let torn = torn.flatten().map(|(index, (name, input))| (index, name.to_owned(), input.into()));
-        asked.chain(torn).collect()
-    }
+/// The answer to a question of an open call. Part of the stored form of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallAnswer {
+    /// The ticket that the question had.
+    pub(crate) ask: Seq,
+    /// Names the question: a hash of its texts and accesses.
+    pub(crate) question: String,
+    /// The answer.
+    pub(crate) answer: QuestionAnswer,
 }

@@ -19,10 +19,12 @@ use crate::{
     permission::{Chain, Rule, Ruleset},
     tape::{Cause, Forked, ImportedFrom},
     tool::{Access, CallFacts, Question, ToolResult},
-    words::ids::{CallId, MessageId, Millis, Seq, SessionId},
-    words::is_default,
-    words::message::{Message, ModelRef},
-    words::usage::Usage,
+    words::{
+        ids::{CallId, MessageId, Millis, Seq, SessionId},
+        is_default,
+        message::{Message, ModelRef},
+        usage::Usage,
+    },
 };
 
 /// One entry of a tape, typed.

@@ -3,12 +3,12 @@
 //!
 //! The first entry that an input wrote has the field. The entries behind it, up to the next one with the field, followed from the
 //! same input. The field says the kind of input, the id of a command, and what was read of [`Env`](crate::kernel::Env). Of the
-//! input's own values it says only those that none of its entries holds: a sent message stands in its `accepted` entry, and is read
+//! input's own values it says only those that none of its entries holds: a sent message is in its `accepted` entry, and is read
 //! back from there. So a replay reads each recorded input back from the tape. What it reads may differ from the original input, and
 //! leads to the same decision.
 //!
 //! An input that wrote nothing has changed nothing, and is not recorded. A command or report may write nothing by itself while
-//! something follows from the state all the same, because the host has other rules by now. It is recorded as [`Input::Look`]; an
+//! something still follows from the state, because the host has other rules by now. It is recorded as [`Input::Look`]; an
 //! abort or an end keeps its name. Entries that no decision wrote (the first of a tape, of a fork, of an import) have no field.
 //!
 //! [`Recorded`] and the names in it are a stored format. A change must keep that `read_back` of what was written leads to the same
@@ -16,18 +16,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     kernel::{
-        BadRecord, Command, Entry, EnvSeen, Input, Limits, Link, NoSummary, Outcome, Record, ReplyTo, Report, Tie,
-        input::*, spent,
+        BadRecord, Command, Entry, Input, Limits, Link, NoSummary, Outcome, Record, Recorded, ReplyTo, Report, Tie,
+        budget::spent, input::*,
     },
     tape,
     tool::CallFacts,
-    words::ids::{CommandId, Millis, Seq, SessionId},
-    words::is_default,
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// Room for an entry of usual size, so that few are copied while they are written.
@@ -110,36 +108,7 @@ impl Entry {
     }
 }
 
-/// What an entry says of the input that wrote it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Recorded {
-    /// The kind of input.
-    pub(crate) is: String,
-    /// The id of a command that was done; `None` for any other input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) id: Option<CommandId>,
-    /// The entry that the command's sender was told, if it is another entry than the one with this field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) done: Option<Seq>,
-    /// Only for a report: whether it was recorded without what follows from the state, because a later input of the same append
-    /// decided about all that was open.
-    #[serde(default, rename = "held", skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_recorded_only: bool,
-    /// The values of `Env` that were read and that the tape did not have before.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) env: EnvSeen,
-    /// The values of the input that stand in none of its entries.
-    #[serde(flatten)]
-    pub(crate) fields: Map<String, Value>,
-}
-
 impl Recorded {
-    /// The description of an input of this kind whose values all stand in its entries.
-    #[must_use]
-    pub(crate) fn new(is: &str) -> Recorded {
-        Recorded { is: is.to_owned(), ..Recorded::default() }
-    }
-
     /// The description of an input that wrote these entries. `acted` says whether it wrote some by itself, and not only what
     /// followed from the state.
     pub(super) fn of(input: &Input, wrote: &[Entry], acted: bool) -> Recorded {
@@ -209,6 +178,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
                 .into()
         }
         ("revoke", Some(Record::Revoked { grant })) => RevokeGrant { grant: *grant }.into(),
+        ("revoke_all", _) => RevokeAll.into(),
         ("put_question", Some(Record::Ask { call, access, question: Some(question), .. })) => {
             let (access, question) = (access.clone(), question.clone());
             PutQuestion { call: *call, attempt: None, access, question }.into()
@@ -341,16 +311,4 @@ fn facts(wrote: &[Entry]) -> BTreeMap<u32, CallFacts> {
         _ => None,
     });
     told.collect()
-}
-
-impl EnvSeen {
-    /// Takes over values that were read later. The jitter is not kept.
-    pub(crate) fn learn(&mut self, later: &EnvSeen) {
-        self.models.extend(later.models.iter().map(|(model, seen)| (model.clone(), *seen)));
-        if later.tools.is_some() {
-            self.tools.clone_from(&later.tools);
-        }
-        self.permissions.extend(later.permissions.clone());
-        self.heard = later.heard.or(self.heard);
-    }
 }

@@ -1,4 +1,4 @@
-//! What the core gives out beside entries: which workers to stop, and the replies to the senders of commands.
+//! What the core returns beside entries: which workers to stop, and the replies to the senders of commands.
 //!
 //! A stop is carried out at once, before the tape has its record; a reply is given only after that. So a stop must do no harm if
 //! its record never comes, and a reply must not promise what a crash could take back: all that it says is in the entries, or
@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::Refusal,
     tool::QuestionAnswer,
-    words::ids::{MessageId, Seq},
-    words::message::Message,
+    words::{
+        ids::{MessageId, Seq},
+        message::Message,
+    },
 };
 
 /// A worker or a child to stop, by ticket. A stop is carried out at once and never waits for the tape. Work to begin is no output:
@@ -70,4 +72,13 @@ pub enum Disposition {
     },
     /// It joins the running turn before its next step.
     Steering,
+}
+
+/// The sender that a decision answers. The shell gives the number, and the core hands it back unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ReplyTo(pub u64);
+
+impl ReplyTo {
+    /// Nobody waits for the answer: the session gives itself a command, or a replay decides again.
+    pub(crate) const NOBODY: ReplyTo = ReplyTo(0);
 }

@@ -1,17 +1,16 @@
 //! The reports of workers: what became of a model request, a call, a summary or a child.
 //!
-//! A report changes nothing if its ticket is no longer open. A change must keep what [`Report::name`] gives: it is written on the
+//! A report changes nothing if its ticket is no longer open. A change must keep what [`Report::name`] returns: it is written on the
 //! tape and read back by `recorded.rs`. Every value of a report that a decision depends on must be readable back from the entries
 //! that it wrote, or replay fails.
 
 use std::sync::Arc;
 
 use crate::{
-    kernel::{Down, Input},
+    kernel::Down,
     model::{AnswerPart, ModelAnswer, ModelError},
     tool::{CallFacts, ToolResult},
-    words::ids::Seq,
-    words::usage::Usage,
+    words::{ids::Seq, usage::Usage},
 };
 
 /// The report of a worker about its ticket.
@@ -76,12 +75,6 @@ impl From<&str> for NoSummary {
 }
 
 impl Report {
-    /// The report, about that ticket.
-    #[must_use]
-    pub(crate) fn of(self, ticket: Seq) -> Input {
-        Input::Report { ticket, report: self }
-    }
-
     /// The name of the report on the tape and in the supervision tree. Part of the stored format.
     pub(super) fn name(&self) -> &'static str {
         match self {

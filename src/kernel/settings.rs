@@ -5,24 +5,21 @@
 //! each new field a serde default. Nothing here reads a file or an environment variable.
 //!
 //! A change must keep two bounds of a session's rights. First, no change of settings may reach `host` (the rules of the host) and
-//! `above` (those of the ancestors); `decide.rs` puts them back. Second, [`Settings::judge`] must stay the strictest decision of
-//! all chains of rules: the session's own and those of its ancestors, each below the host's rules.
+//! `above` (those of the ancestors); `turn/switch.rs` puts them back. Second, [`Settings::judge`] must stay the strictest decision
+//! of all chains of rules: the session's own and those of its ancestors, each below the host's rules.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Budget, PromptSection, Switched, toolset},
+    kernel::{AgentParts, Budget, turn::toolset},
     model::Params,
     permission::{
         Action, Chain, Globs, Judgement, Profile, Rule, RuleVerdict, Ruleset, decide, denies_all, restricts_reads,
     },
     tool::Access,
-    words::is_default,
-    words::labels::Labels,
-    words::message::ModelRef,
-    words::sandbox::SandboxTerms,
+    words::{is_default, labels::Labels, message::ModelRef, sandbox::SandboxTerms},
 };
 
 /// How waiting messages are delivered.
@@ -275,4 +272,60 @@ impl Settings {
     pub fn ask_limit(&self) -> Duration {
         Duration::from_millis(self.ask_limit_ms)
     }
+}
+
+/// Whose a section of the system prompt is. The order is that of the prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Layer {
+    /// For a family of models.
+    Provider,
+    /// The agent's own prompt.
+    Agent,
+    /// What the session finds around it: the folder, the date, the files.
+    Environment,
+    /// Instructions from files of the project and of the user.
+    Rules,
+    /// What the agent in force adds to the session's own prompt.
+    Addition,
+}
+
+/// One section of a system prompt, by its size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PromptSection {
+    /// Whose it is.
+    pub layer: Layer,
+    /// Its name, such as `git` or `AGENTS.md`.
+    pub name: String,
+    /// Who gave it: a file, or the name of a provider. Empty for the runtime.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
+    /// The bytes of its text; 0 for a section that was left out.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bytes: usize,
+    /// Why it was cut or left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl PromptSection {
+    pub(crate) fn new(layer: Layer, name: impl Into<String>) -> PromptSection {
+        PromptSection { layer, name: name.into(), origin: String::new(), bytes: 0, note: None }
+    }
+}
+
+/// The agent in force, where it is not the session's own, and what its parts took the place of. Stored format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Switched {
+    /// The agent in force.
+    pub to: AgentParts,
+    /// What the session has under its own agent. Its rules are not among it, because they stay in force.
+    #[serde(flatten)]
+    pub own: AgentParts,
+    /// The sections of the session's own system prompt, by their sizes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sections: Vec<PromptSection>,
 }

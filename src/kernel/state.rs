@@ -4,7 +4,7 @@
 //! In a running session only [`State::apply`] (`apply.rs`) and `State::take_note` change a state. Two folds of the same entries
 //! give equal states.
 //!
-//! A change must keep the serialised form: a state is the first entry of every anchor, and of every tape that is no fork
+//! A change must keep the serialised form: a state is the first entry of every anchor, and of every tape that is not a fork's
 //! ([`Record::State`](crate::kernel::Record)). Do not change a field's stored name or type, here or in a type that a field holds,
 //! and give each new field a serde default: existing tapes must still load. Nothing here reads a clock; `time` is the time of the
 //! newest entry.
@@ -19,15 +19,17 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open,
-        OpenAsk, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTask, OpenWait, Origin, Outcome, Recorded,
-        Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd, WentBack,
+        OpenTable, Origin, Outcome, Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd,
+        WentBack,
     },
     model::{History, ToolResultItem},
     tool::Todo,
-    words::ids::{CommandId, MessageId, Millis, Seq, SessionId},
-    words::is_default,
-    words::message::{Finish, Message, ModelRef},
-    words::usage::Usage,
+    words::{
+        ids::{CommandId, MessageId, Millis, Seq, SessionId},
+        is_default,
+        message::{Finish, Message, ModelRef},
+        usage::Usage,
+    },
 };
 
 /// How many ended turns a state remembers by their outcome.
@@ -61,7 +63,7 @@ pub struct State {
     /// Hash over the history, chained item by item: 32 hex digits, empty for an empty history.
     pub(crate) history_hash: String,
     /// The open table: every open ticket, see [`Open`].
-    pub open: BTreeMap<Seq, Open>,
+    pub open: OpenTable,
     /// The running turn; `None` between turns.
     pub turn: Option<Arc<Turn>>,
     /// Steering messages that wait for the next step of the running turn, oldest first.
@@ -131,64 +133,6 @@ pub struct State {
 }
 
 impl State {
-    // ---- what is open -------------------------------------------------------------------------------------------------
-
-    /// The open tickets of one kind, in the order of the tickets.
-    pub(super) fn open_as<T: 'static>(
-        &self,
-        of: fn(&Open) -> Option<&T>,
-    ) -> impl DoubleEndedIterator<Item = (Seq, &T)> {
-        self.open.iter().filter_map(move |(ticket, open)| Some((*ticket, of(open)?)))
-    }
-
-    /// The tasks that are open, by ticket.
-    pub fn tasks(&self) -> impl Iterator<Item = (Seq, &OpenTask)> {
-        self.open_as(|open| if let Open::Task(task) = open { Some(task) } else { None })
-    }
-
-    /// The asks that are open, by ticket: [`Session::answer`](crate::Session::answer) takes the ticket.
-    pub fn asks(&self) -> impl Iterator<Item = (Seq, &OpenAsk)> {
-        self.open_as(|open| if let Open::Ask(ask) = open { Some(ask) } else { None })
-    }
-
-    /// The budget ask that is open.
-    #[must_use]
-    pub fn budget_ask(&self) -> Option<(Seq, &OpenBudgetAsk)> {
-        self.open_as(|open| if let Open::BudgetAsk(ask) = open { Some(ask) } else { None }).next()
-    }
-
-    /// The wait before a retry that is open.
-    pub(super) fn wait(&self) -> Option<(Seq, &OpenWait)> {
-        self.open_as(|open| if let Open::Wait(wait) = open { Some(wait) } else { None }).next()
-    }
-
-    /// The calls that are open, by ticket: in call order.
-    pub fn calls(&self) -> impl DoubleEndedIterator<Item = (Seq, &OpenCall)> {
-        self.open_as(|open| if let Open::Call(call) = open { Some(call) } else { None })
-    }
-
-    /// The open call with this ticket; `None` if the ticket is not open or is no call.
-    pub(crate) fn call(&self, ticket: Seq) -> Option<&OpenCall> {
-        match self.open.get(&ticket) {
-            Some(Open::Call(call)) => Some(call),
-            _ => None,
-        }
-    }
-
-    /// The model request that is open.
-    #[must_use]
-    pub fn request(&self) -> Option<(Seq, &OpenRequest)> {
-        self.open_as(|open| if let Open::Request(request) = open { Some(request) } else { None }).next()
-    }
-
-    /// The compaction that is open.
-    #[must_use]
-    pub fn compaction(&self) -> Option<(Seq, &OpenCompaction)> {
-        self.open_as(|open| if let Open::Compaction(open) = open { Some(open) } else { None }).next()
-    }
-
-    // ---- the rest -----------------------------------------------------------------------------------------------------
-
     /// The state before anything was said.
     #[must_use]
     pub fn new(session: SessionId, settings: Settings, now: Millis) -> State {
@@ -200,7 +144,7 @@ impl State {
             history: History::default(),
             context: Arc::default(),
             history_hash: String::new(),
-            open: BTreeMap::new(),
+            open: OpenTable::default(),
             turn: None,
             steering: VecDeque::new(),
             queue: VecDeque::new(),
@@ -262,6 +206,26 @@ impl State {
     /// Whether the running turn is being ended.
     pub(super) fn is_ending(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
+    }
+
+    /// Whether the running turn may make no further step.
+    pub(super) fn has_no_steps_left(&self) -> bool {
+        let limit = self.settings.steps_max.map(|max| max.max(1));
+        self.turn.as_ref().is_some_and(|turn| {
+            let is_over = limit.is_some_and(|max| turn.step >= max);
+            is_over || matches!(turn.next, Next::End(Outcome::StepLimit { .. }))
+        })
+    }
+
+    /// Whether the running turn can read no new message: it is being ended, or it makes no further request that could carry one.
+    pub(super) fn reads_no_more(&self) -> bool {
+        // While the last request waits for its retry, a new message can still join it.
+        self.is_ending() || (self.has_no_steps_left() && self.wait().is_none())
+    }
+
+    /// The strongest wish among the steering messages that wait.
+    pub(super) fn strongest_steering(&self) -> Option<Steering> {
+        self.steering.iter().map(Waiting::steering).max()
     }
 
     /// Refuses a change of the conversation while a turn runs or after the session has ended.
@@ -457,4 +421,9 @@ pub struct TurnEnd {
     /// What the session's tasks used that were over while the turn ran, with their own tasks and with merged forks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub spent_by_tasks: Spent,
+}
+
+/// A hash as tapes have it: 32 hex digits.
+pub(super) fn short_hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
 }

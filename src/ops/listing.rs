@@ -1,9 +1,9 @@
 //! The sessions of a store, as people want to see them: newest first, with title, age, size, cost and status, a page at a
 //! time.
 //!
-//! Over files the list comes from the index, the search database next to the tapes: a page costs the rows that it shows or passes
-//! over, and a look at the names and lengths of files. Only entries that were appended since the last list are read from tapes
-//! ([`ListCost`] counts the work). Without an index, and over any other engine, the sessions that the page shows or passes over are
+//! Over files the list comes from the index, the search database beside the tapes: a page costs the rows that it shows or passes
+//! over, and a look at the files of the sessions that changed since the last list. Only entries that were appended since are read
+//! from tapes ([`ListCost`] counts the work). Without an index, and over any other engine, the sessions that the page shows or passes over are
 //! read from their tapes ([`SessionPage::indexed`] is `false`), and children are not counted.
 //!
 //! A change must keep this: a list takes no claim, writes to no tape and asks no actor, so that it may run alongside any work; and

@@ -20,7 +20,6 @@ use crate::{
         Adopt, BeAdopted, Down, End, Entry, Limits, Link, Open, OpenTask, Origin, Orphan, Record, Refusal, Settings,
         Spawn, State, StopChild, StopLevel, TaskOrder, Tie, kept, toolset,
     },
-    ops::taped,
     prompt::Section,
     runtime::{
         Recovered, Runtime,
@@ -86,8 +85,8 @@ impl Child {
         Ok(&self.session)
     }
 
-    /// Waits until the parent's tape has the child's DOWN. A parent remembers the newest 32; an older one is read from its tape,
-    /// which takes the longer the longer the tape is. So a host with many tasks waits for each from its beginning.
+    /// Waits until the parent's tape has the child's DOWN. A parent remembers the newest 32; an older one is read from its tape. The
+    /// first such look reads the tape, each further one only what came since.
     ///
     /// # Errors
     /// [`Refusal::Ended`] if no DOWN comes: the parent has ended, and the child lives on as an orphan. [`SendError::Closed`] or
@@ -126,10 +125,7 @@ impl Child {
     /// The entries of the parent's tape about the task, its start first.
     pub(super) async fn on_tape(&self) -> Result<Vec<Entry>, OpenError> {
         let (id, ticket) = (self.parent.id().clone(), self.ticket);
-        let read = move |shared: &Shared| {
-            let entries = shared.store.read(&id, Seq(ticket.0.saturating_sub(1)))?;
-            taped::entries(&id, entries.iter().filter(|entry| entry.seq == ticket || entry.ticket == Some(ticket)))
-        };
+        let read = move |shared: &Shared| shared.remembered.task(&*shared.store, &id, ticket);
         self.parent.shared.blocking(read).await
     }
 }

@@ -32,8 +32,7 @@ impl Runtime {
     pub fn inspect(&self, id: &str) -> Option<Inspection> {
         let registry = &self.inner.shared.registry;
         let state = registry.find(id)?;
-        let under: Vec<_> = registry.snapshot();
-        let node = under.iter().flat_map(Node::iter).find(|node| node.key == state.key())?.clone();
+        let node = registry.below(state.key())?;
         let mut crashes = registry.crashes();
         crashes.retain(|crash| crash.path() == node.path);
         crashes.drain(..crashes.len().saturating_sub(CRASHES_SHOWN));

@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     actor::slot::put_to_sleep,
-    error::{OpenError, PassivateError, SendError},
+    error::{Kind, PassivateError, SendError},
     runtime::Runtime,
     session::Session,
     supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Role},
@@ -75,18 +75,25 @@ impl Operator {
     }
 
     /// Stops a node and starts it again, and returns when it is up. A session starts from its tape, with its running calls answered
-    /// as after a crash. A node that was parked, or that waited for a restart, has its crashes forgotten.
+    /// as after a crash; one that sleeps is woken. A node that was parked, or that waited for a restart, has its crashes forgotten.
     ///
     /// # Errors
     /// See [`OperateError`].
     pub async fn restart(&self, id: &str) -> Result<(), OperateError> {
         self.pull("restart", id, |operator, id| async move {
+            if let Some(session) = operator.absent(&id) {
+                return operator.wake(&session).await;
+            }
             let Target { node, supervisor, session } = operator.target(&id)?;
-            let unparked = match session.filter(|_| node.status() == Status::Parked) {
+            let unparked = match session.as_ref().filter(|_| node.status() == Status::Parked) {
                 Some(session) => operator.unpark_session(session.id()).await,
                 None => Ok(()),
             };
             let restarted = supervisor.recycle_child(node.id()).await;
+            if let (Some(session), Err(AdminError::NotFound)) = (&session, &restarted) {
+                // It went to sleep meanwhile.
+                return operator.wake(session.id()).await;
+            }
             carried_out(&node, &supervisor, restarted).await?;
             noted(&node, unparked)
         })
@@ -227,14 +234,29 @@ impl Operator {
         shared.write_parked(id).await
     }
 
-    async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
-        // A session that an earlier runtime parked has no place in this tree.
+    /// The session with this id that has no place in the tree: it sleeps, or an earlier runtime parked it. Or there is none.
+    fn absent(&self, id: &str) -> Option<SessionId> {
+        id.parse().ok().filter(|_| self.runtime.inner.shared.registry.find(id).is_none())
+    }
+
+    /// Wakes a session that has no place in the tree, also a parked one.
+    async fn wake(&self, session: &SessionId) -> Result<(), OperateError> {
         let shared = &self.runtime.inner.shared;
-        let parked = id.parse::<SessionId>().ok().filter(|session| shared.slots.why_parked(session).is_some());
-        if let (Some(session), None) = (parked, shared.registry.find(id)) {
-            let reason = |error: OpenError| ExitReason::StartFailed(error.to_string());
-            let unparked = self.runtime.unpark(&session).await.map_err(reason);
-            return unparked.map_err(|reason| OperateError::NotStarted { id: id.to_owned(), reason });
+        if shared.slots.why_parked(session).is_some() {
+            shared.unpark(session).await;
+        }
+        let id = session.to_string();
+        self.runtime.open(session).await.map(drop).map_err(|error| match error.kind() {
+            Kind::NotFound => OperateError::Unknown { id },
+            Kind::Closed => OperateError::Closing,
+            _ => OperateError::NotStarted { id, reason: ExitReason::StartFailed(error.to_string()) },
+        })
+    }
+
+    async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
+        let slots = &self.runtime.inner.shared.slots;
+        if let Some(session) = self.absent(id).filter(|session| slots.why_parked(session).is_some()) {
+            return self.wake(&session).await;
         }
         let Target { node, supervisor, session } = self.target(id)?;
         if node.status() != Status::Parked {

@@ -1,18 +1,17 @@
-//! Conversations as records under the host's own ids: check, open or make, fork.
+//! Conversations as records that a host keeps under ids of its own: check, open or make.
 //!
 //! Each of these calls that is given an id for the session may be made again after an error, a crash or a lost answer, and means
-//! the same session: the id decides. ([`Runtime::fork`] is given none, and makes another fork each time.) In one runtime,
-//! `open_or_create`, `fork_as` and a deletion of one id run one after the other (`Slot::bringing_up`); between processes the claim
-//! of the tape decides.
+//! the same session: the id decides. In one runtime, `open_or_create`, a fork under an id and a deletion of one id run one after the
+//! other (`Slot::bringing_up`); between processes the claim of the tape decides.
 //!
-//! A change must keep this: a session or fork that was there before the call is never deleted by it, and nothing is made if the
+//! A change must keep this: a session that was there before the call is never deleted by it, and nothing is made if the
 //! call comes while the runtime drains or ends.
 
 use crate::{
     actor::slot::Phase,
     error::OpenError,
     runtime::{Runtime, options::SessionOptions},
-    session::{Session, fork_named, fork_now, fork_now_as, wake_fork},
+    session::Session,
     tape::{TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
 };
@@ -83,57 +82,6 @@ impl Runtime {
                 opened => return opened,
             }
         }
-    }
-
-    /// Makes a new conversation that continues from an entry of another one, and wakes it. The entry is the newest that was
-    /// published, or `at`, which must end an append ([`TapeError::InsideAppend`] names the nearest entries that do).
-    ///
-    /// The parent, awake or not, does not notice. Nothing is copied, so a fork costs the same however long the conversation is.
-    /// The fork has the history, the settings and the context of that point. The parent's turn, waiting messages, tasks and session
-    /// grants stay behind, and the fork counts tokens from 0.
-    ///
-    /// If the future is dropped, the fork is still made, and does nothing; [`Runtime::list`] shows its id.
-    ///
-    /// # Errors
-    /// [`OpenError::Tape`] if the session or entry does not exist, and with [`TapeError::Busy`] if `at` lies in an append that is
-    /// being written (try again); [`OpenError::Closed`].
-    pub async fn fork(&self, id: &SessionId, at: Option<Seq>) -> Result<Session, OpenError> {
-        self.is_open()?;
-        let fork = fork_now(&self.inner.shared, id, at).await?;
-        wake_fork(&self.inner.shared, fork).await
-    }
-
-    /// Forks like [`Runtime::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
-    /// and returned, however far it has got. Without `at`, any fork of `id` under this id is the same one, since the newest entry
-    /// changes.
-    ///
-    /// A fork that was made and does not wake stays: the same call wakes it later. Dropping the future takes nothing back.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
-    ///
-    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
-    /// # let folder = tempfile::tempdir()?;
-    /// let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
-    /// let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
-    /// let parent = runtime.create(SessionOptions::new(folder.path())).await?;
-    /// let fork = "what-if".parse()?;
-    /// runtime.fork_as(parent.id(), None, &fork).await?.prompt("Say hello.").await?.wait().await?;
-    /// let again = runtime.fork_as(parent.id(), None, &fork).await?;
-    /// assert_eq!((again.id(), again.messages().await?.len()), (&fork, 2));
-    /// runtime.shutdown().await;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Runtime::fork`]; [`TapeError::Exists`] if the id is that of another session, or of a fork of another session or entry;
-    /// [`TapeError::Busy`] if another process is just making it; as [`Runtime::open`] if the fork cannot be woken.
-    pub async fn fork_as(&self, id: &SessionId, at: Option<Seq>, fork: &SessionId) -> Result<Session, OpenError> {
-        self.is_open()?;
-        let (parent, named) = (id.clone(), fork.clone());
-        fork_named(&self.inner.shared, fork, move |shared| fork_now_as(shared, &parent, at, &named)).await
     }
 }
 

@@ -229,7 +229,7 @@ async fn a_parking_that_the_timekeeper_missed_is_noted_when_it_is_back() {
     })
     .await;
     assert!(matches!(session.prompt("hello").await, Err(crate::SendError::Parked)));
-    runtime.unpark(session.id()).await.unwrap();
+    runtime.operate().unpark(session.id().as_str()).await.unwrap();
     assert_eq!(ask(&session, "hello").await, "1");
     // A second note of the same parking may have been on its way; it is taken back.
     until("nothing stays written down", || runtime.inner.shared.store.parked_sessions().unwrap().is_empty()).await;

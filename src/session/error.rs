@@ -20,7 +20,7 @@ use crate::{
 
 /// Why a conversation did not go back, was not forked at a point, or a fork of it was not merged. The conversation is as it was,
 /// and no session was made, except after [`BranchError::Kept`] and [`SendError::Unsettled`], and except that
-/// [`Session::fork_as`](crate::Session::fork_as) may have made a fork that did not wake.
+/// [`Session::fork`](crate::Session::fork) under a host's id may have made a fork that did not wake.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {

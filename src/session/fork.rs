@@ -14,7 +14,11 @@ mod stand;
 use std::sync::Arc;
 
 use crate::{
-    actor::{shared::Shared, slot::put_to_sleep, tape_store::Chore},
+    actor::{
+        shared::Shared,
+        slot::{Admission, put_to_sleep},
+        tape_store::Chore,
+    },
     error::{OpenError, SendError},
     kernel::{Merged, Point, Record, Refusal, Spent, State, plan_merge},
     ops::taped,
@@ -24,7 +28,7 @@ use crate::{
 };
 
 pub use stand::fork_at;
-use stand::{Made, is_fork_of, stand, state_at};
+use stand::{Made, stand, stand_at_newest, state_at};
 
 /// How often a merge or a rollback is worked out at most, where the session decided something in between.
 pub(super) const TRIES_MAX: u32 = 5;
@@ -49,6 +53,49 @@ pub struct Merge {
     pub deleted: Option<Deleted>,
 }
 
+/// How a fork is to be made: where, and under which id. An entry or a [`Point`] alone will do too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForkOptions {
+    /// The point that the fork goes on from; `None` for the newest entry that was published.
+    pub at: Option<Point>,
+    /// The id of the fork; `None` for a new one. Where the point is the newest entry, any fork of the session under this id is the
+    /// same one, because the newest entry is another one each time.
+    pub id: Option<SessionId>,
+}
+
+impl ForkOptions {
+    /// A fork that goes on from the newest entry.
+    #[must_use]
+    pub fn newest() -> ForkOptions {
+        ForkOptions::default()
+    }
+
+    /// A fork that goes on from this point.
+    #[must_use]
+    pub fn at(point: impl Into<Point>) -> ForkOptions {
+        ForkOptions { at: Some(point.into()), id: None }
+    }
+
+    /// The same, under an id of the host's.
+    #[must_use]
+    pub fn id(self, id: SessionId) -> ForkOptions {
+        ForkOptions { id: Some(id), ..self }
+    }
+}
+
+impl From<Point> for ForkOptions {
+    fn from(point: Point) -> ForkOptions {
+        ForkOptions::at(point)
+    }
+}
+
+impl From<Seq> for ForkOptions {
+    fn from(entry: Seq) -> ForkOptions {
+        ForkOptions::at(entry)
+    }
+}
+
 /// Where a fork was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,41 +114,63 @@ enum Afterwards {
 }
 
 impl Session {
-    /// Makes a new conversation that continues from a point of this one, and wakes it. This conversation does not notice, even
-    /// while it has a running turn, and is not woken. Nothing is copied.
+    /// Makes a new conversation that continues from a point of this one, and wakes it. This conversation does not notice, even while
+    /// it has a running turn, and is not woken. Nothing is copied, so a fork costs the same however long the conversation is.
     ///
-    /// The fork has the conversation as it was at that point, including what was taken back here since. A tape can be forked only
-    /// where an append ends. For a point inside of an append, the fork is made at the end before the point if nothing was said in
-    /// between. Otherwise it is made at the end after the point, and the fork goes back to the point. If a call had no result
-    /// at the point, the fork stays at the end of the append. The fork's budget is what was left there (`docs/SEMANTICS.md`,
-    /// "Forks").
+    /// The fork has the history, the settings and the context of that point, whatever was taken back here since; the turn, the
+    /// waiting messages, the tasks and the session's grants stay behind. A tape can be forked only where an append ends. For a point
+    /// inside of an append, the fork is made at the end before the point if nothing was said in between. Otherwise it is made at the
+    /// end behind the point, and the fork goes back to the point. Where a call had no result at the point, the fork stays at the end
+    /// of the append. The fork's budget is what was left there (`docs/SEMANTICS.md`, "Forks").
     ///
-    /// If the future is dropped half-way, or the process dies, an unused session may be left whose id no caller has; it does
-    /// nothing.
+    /// With an id of the host's ([`ForkOptions::id`]) the same call again means the same fork: it is found, woken and returned,
+    /// however far it has gone on. Such a fork is never deleted: where it was made and does not wake, or was not yet taken back to
+    /// its point, the same call mends it. Without an id, a fork that does not wake is deleted again. If the future is dropped
+    /// half-way, or the process dies, a fork may be left that nobody was told of and that does nothing.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, session::ForkOptions};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
+    /// let runtime = Runtime::builder().store(folder.path()).model(model).start().await?;
+    /// let parent = runtime.create(SessionOptions::new(folder.path())).await?;
+    /// let what_if = ForkOptions::newest().id("what-if".parse()?);
+    /// parent.fork(what_if.clone()).await?.prompt("Say hello.").await?.wait().await?;
+    /// let again = parent.fork(what_if).await?;
+    /// assert_eq!((again.id().as_str(), again.messages().await?.len()), ("what-if", 2));
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     ///
     /// # Errors
-    /// See [`BranchError`]; [`TapeError::Busy`] if the point lies in an append that is just being written: try again. No session
-    /// was made then.
-    pub async fn fork(&self, at: impl Into<Point>) -> Result<Session, BranchError> {
-        let (id, at, fork) = (self.id().clone(), at.into(), SessionId::new());
+    /// See [`BranchError`]; [`TapeError::Exists`] where the id is that of another session, or of a fork of another session or
+    /// point; [`TapeError::Busy`] where the point lies in an append that is just being written, or another process is just making
+    /// the fork: try again; [`OpenError::Closed`].
+    pub async fn fork(&self, options: impl Into<ForkOptions>) -> Result<Session, BranchError> {
+        if self.shared.slots.admission() != Admission::Open {
+            return Err(OpenError::Closed.into());
+        }
+        let ForkOptions { at, id } = options.into();
+        let (parent, fork, is_named) = (self.id().clone(), id.clone().unwrap_or_else(SessionId::new), id.is_some());
+        let slot = self.shared.slot(&fork);
+        // One call at a time makes and wakes a fork.
+        let _one = slot.bringing_up().lock_owned().await;
         let made = {
             let fork = fork.clone();
-            move |shared: &Shared| fork_published(shared, &id, &at, &fork)
+            move |shared: &Shared| make_fork(shared, &parent, at.as_ref(), &fork)
         };
         self.shared.blocking(made).await?;
-        Ok(wake_fork(&self.shared, fork).await?)
-    }
-
-    /// Forks like [`Session::fork`], under an id that the host gives. The same call again means the same fork: it is found, woken
-    /// and returned, however far it has got. A fork that was made and does not wake, or was not yet taken back to its point,
-    /// stays: the same call repairs it. Dropping the future takes nothing back.
-    ///
-    /// # Errors
-    /// See [`BranchError`]; [`TapeError::Exists`] if the id is that of another session, or of a fork of another session or point;
-    /// [`TapeError::Busy`] as for [`Session::fork`], and where another process is just making the fork.
-    pub async fn fork_as(&self, at: impl Into<Point>, fork: &SessionId) -> Result<Session, BranchError> {
-        let (id, at, named) = (self.id().clone(), at.into(), fork.clone());
-        fork_named(&self.shared, fork, move |shared| fork_published(shared, &id, &at, &named)).await
+        if let Err(error) = slot.up().await {
+            if !is_named {
+                drop(self.shared.blocking(move |shared| Ok::<_, OpenError>(shared.store.delete(&fork)?)).await);
+            }
+            return Err(error.into());
+        }
+        Ok(Session { shared: self.shared.clone(), slot })
     }
 
     /// Merges a fork: everything that was said in it since it was forked or last merged becomes part of this conversation, as one
@@ -190,83 +259,24 @@ pub(super) fn published(shared: &Shared, id: &SessionId) -> Option<Seq> {
     Some(slot.told()).filter(|seq| *seq > Seq::ZERO)
 }
 
-/// Makes a session that continues from the entry `at` of another one; without `at`, from the newest published entry.
-///
-/// # Errors
-/// See [`Runtime::fork`](crate::Runtime::fork). No session was made then.
-pub(crate) async fn fork_now(
-    shared: &Arc<Shared>,
-    parent: &SessionId,
-    at: Option<Seq>,
-) -> Result<SessionId, OpenError> {
-    let (parent, fork) = (parent.clone(), SessionId::new());
-    let made = move |shared: &Shared| {
-        let at = at.or_else(|| published(shared, &parent));
-        let forked = shared.store.fork(&parent, at, &fork, shared.clock.now())?;
-        must_be_published(shared, &parent, forked.seq, &fork)?;
-        Ok(fork)
-    };
-    shared.blocking(made).await
-}
-
-/// Makes a fork as [`fork_now`] does, under the host's id, unless it exists already. Blocks on the disk.
-///
-/// # Errors
-/// See [`Runtime::fork_as`](crate::Runtime::fork_as). No session was made then.
-pub(crate) fn fork_now_as(
+/// Makes a fork, unless it is there already. A fork that stands on an entry that may still be cut back is taken back. Blocks on the
+/// disk.
+pub(crate) fn make_fork(
     shared: &Shared,
     parent: &SessionId,
-    at: Option<Seq>,
+    at: Option<&Point>,
     fork: &SessionId,
-) -> Result<(), OpenError> {
-    let newest = at.or_else(|| published(shared, parent));
-    match shared.store.fork(parent, newest, fork, shared.clock.now()) {
-        Err(TapeError::Exists { session }) if is_fork_of(&*shared.store, parent, at, &session)? => Ok(()),
-        made => Ok(must_be_published(shared, parent, made?.seq, fork)?),
+) -> Result<(), BranchError> {
+    let (store, now) = (&*shared.store, shared.clock.now());
+    let (entry, made) = match at {
+        Some(point) => stand(store, parent, point, fork, now).map(|(forked, made)| (forked.entry, made))?,
+        None => stand_at_newest(store, parent, published(shared, parent), fork, now)?,
+    };
+    if made == Made::Now && published(shared, parent).is_some_and(|upto| entry > upto) {
+        drop(store.delete(fork));
+        return Err(TapeError::Busy { waiting: 1 }.into());
     }
-}
-
-/// Takes back and refuses a fork made a moment ago, if it is based on an entry that may still be cut back.
-fn must_be_published(shared: &Shared, parent: &SessionId, at: Seq, fork: &SessionId) -> Result<(), TapeError> {
-    if published(shared, parent).is_none_or(|upto| at <= upto) {
-        return Ok(());
-    }
-    drop(shared.store.delete(fork));
-    Err(TapeError::Busy { waiting: 1 })
-}
-
-/// Makes a fork at a point, unless it exists already; refuses a point that is not published yet. Blocks on the disk.
-fn fork_published(shared: &Shared, parent: &SessionId, at: &Point, fork: &SessionId) -> Result<(), BranchError> {
-    let (forked, made) = stand(&*shared.store, parent, at, fork, shared.clock.now())?;
-    match made {
-        Made::Now => Ok(must_be_published(shared, parent, forked.entry, fork)?),
-        Made::Before => Ok(()),
-    }
-}
-
-/// Makes a fork under an id that the host gave, or finds it made, and wakes it: one call at a time. It is never deleted here: if it
-/// does not wake, the same call wakes it later.
-pub(crate) async fn fork_named<E: From<OpenError> + Send + 'static>(
-    shared: &Arc<Shared>,
-    fork: &SessionId,
-    make: impl FnOnce(&Shared) -> Result<(), E> + Send + 'static,
-) -> Result<Session, E> {
-    let slot = shared.slot(fork);
-    let _one = slot.bringing_up().lock_owned().await;
-    shared.blocking(make).await?;
-    slot.up().await?;
-    Ok(Session { shared: shared.clone(), slot })
-}
-
-/// Wakes a fork that was just made, under a generated id. If it does not wake, it is deleted again: no caller knows it. If that
-/// fails too, it is left, and does nothing.
-pub(crate) async fn wake_fork(shared: &Arc<Shared>, fork: SessionId) -> Result<Session, OpenError> {
-    let session = Session { shared: shared.clone(), slot: shared.slot(&fork) };
-    if let Err(error) = session.slot.up().await {
-        drop(shared.blocking(move |shared| Ok::<_, OpenError>(shared.store.delete(&fork)?)).await);
-        return Err(error);
-    }
-    Ok(session)
+    Ok(())
 }
 
 /// A merge that was worked out.

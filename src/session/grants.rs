@@ -1,14 +1,14 @@
 //! The standing grants of a conversation: what people allowed for more than one call, and taking that back.
 //!
 //! The list is read from a snapshot of the state. A revoke is a command to the session; a second one of the same grant changes
-//! nothing. A change must decide nothing here: the kernel decides what is granted and revoked (`kernel/grants.rs`), so that a
+//! nothing. A change must decide nothing here: the kernel decides what is granted and revoked (`kernel/turn/grants.rs`), so that a
 //! replay of the tape decides it again.
 
 use std::sync::Arc;
 
 use crate::{
     error::SendError,
-    kernel::RevokeGrant,
+    kernel::{RevokeAll, RevokeGrant},
     session::{Granted, Session},
     words::ids::Seq,
 };
@@ -63,5 +63,15 @@ impl Session {
     /// revoke of the same grant changes nothing. Others as [`Session::answer`].
     pub async fn revoke(&self, grant: Seq) -> Result<(), SendError> {
         self.record(RevokeGrant { grant }).await.map(drop)
+    }
+
+    /// Revokes all standing grants of the session, in one append: also one that was given after the caller last looked. Otherwise as
+    /// [`Session::revoke`]. Grants of its children, and those that the host stores ([`Settings::granted`](crate::session::Settings::granted)),
+    /// stay. Without a grant nothing is recorded.
+    ///
+    /// # Errors
+    /// As [`Session::revoke`], without [`Refusal::NoSuchGrant`](crate::session::Refusal::NoSuchGrant).
+    pub async fn revoke_all(&self) -> Result<(), SendError> {
+        self.record(RevokeAll).await.map(drop)
     }
 }

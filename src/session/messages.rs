@@ -1,24 +1,28 @@
-//! Reads a conversation from its tape: its entries, its messages oldest or newest first, and the cost of its model requests.
+//! Reads a conversation from its tape: its entries, its messages oldest or newest first, the events behind an entry, and the cost of
+//! its model requests.
 //!
-//! Each reading (all entries, all messages, one page, the bill) reads the whole tape, on a thread and never by the session's actor:
-//! a sleeping session stays asleep, and a working one is not held up. A message of a running turn is given as far as the tape has
-//! it.
+//! The tape is read on a thread and never by the session's actor: a sleeping session stays asleep, and a working one is not held up.
+//! All entries and all messages read the whole tape; a page reads from the newest anchor back until it is full, events from the
+//! anchor before them, and a bill what came since the last one. A message of a running turn is shown as far as the tape has it.
 //!
-//! A change must keep a [`MessageCursor`] (the place where a page ends) valid while messages are added and taken back, because a
-//! host asks for the next page with it.
+//! A change must keep two things. A page, and the events behind an entry, are what they would be over the whole tape. A
+//! [`MessageCursor`] (the place where a page ends) stays valid while messages are added and taken back, because a host asks for the
+//! next page with it.
 
-use std::vec::IntoIter;
+use std::{collections::BTreeMap, vec::IntoIter};
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::{
     actor::bring_up::why_not_there,
     error::OpenError,
+    event::{Event, EventStream, events_of},
     kernel::{Bill, Entry, Transcript},
     ops::taped,
     session::Session,
-    tape::TapeStoreExt as _,
-    words::ids::Seq,
+    tape::{self, TapeError, TapeStore, TapeStoreExt as _},
+    words::ids::{Seq, SessionId},
     words::message::Message,
 };
 
@@ -63,13 +67,19 @@ impl Session {
         Ok(Transcript::of(&self.entries().await?))
     }
 
-    /// What each model request of this session used and cost, oldest first, read from the tape. What children used is on their own
-    /// tapes. The bill of a fork begins with the fork: what was used before is on the parent's bill.
+    /// What each model request of this session used and cost, oldest first, read from the tape: the first time the whole tape, and
+    /// then what came since. What children used is on their own tapes. The bill of a fork begins with the fork: what was used before
+    /// is on the parent's bill. The sum alone is in the state ([`State::spent`](crate::session::State)), and costs nothing.
     ///
     /// # Errors
     /// If the tape cannot be read.
     pub async fn bill(&self) -> Result<Bill, OpenError> {
-        Ok(Bill::of(&self.entries().await?))
+        let id = self.slot.id.clone();
+        let read = self.shared.blocking(move |shared| shared.remembered.bill(&*shared.store, &id)).await;
+        match read {
+            Err(error) => Err(why_not_there(&self.shared, &self.slot, error).await),
+            read => read,
+        }
     }
 
     /// All entries of the tape, oldest first.
@@ -85,20 +95,35 @@ impl Session {
         }
     }
 
+    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is too
+    /// slow afterwards gets [`Next::Lagged`](crate::session::Next::Lagged).
+    ///
+    /// # Errors
+    /// If the tape cannot be read.
+    pub async fn events_after(&self, after: Seq) -> Result<EventStream, OpenError> {
+        // Listen first, so that nothing is missed while the tape is read.
+        let live = self.slot.listen();
+        let id = self.slot.id.clone();
+        let read = self.shared.blocking(move |shared| events_behind(&*shared.store, &id, after)).await;
+        match read {
+            Err(error) => Err(why_not_there(&self.shared, &self.slot, error).await),
+            Ok(events) => Ok(live.with_replay(events)),
+        }
+    }
+
     /// The newest messages before a place, or before the end: newest first, at most `limit` of them (1 to [`MESSAGES_MAX`]). Each
-    /// page reads the tape again: older pages show neither messages that came meanwhile nor messages taken back meanwhile.
+    /// page reads the tape again, from its end back to the page: older pages do not show messages that came meanwhile, nor messages
+    /// that were taken back meanwhile.
     ///
     /// # Errors
     /// If the tape cannot be read.
     pub async fn messages_before(&self, before: Option<MessageCursor>, limit: usize) -> Result<MessagePage, OpenError> {
-        let limit = limit.clamp(1, MESSAGES_MAX);
-        let (messages, made) = Transcript::numbered(&self.entries().await?);
-        let mut older: Vec<_> = messages.into_iter().zip(cursors(&made)).collect();
-        older.retain(|(_, at)| before.is_none_or(|before| *at < before));
-        let mut page = older.split_off(older.len().saturating_sub(limit));
-        let next = page.first().map(|(_, at)| *at).filter(|_| !older.is_empty());
-        page.reverse();
-        Ok(MessagePage { messages: page.into_iter().map(|(message, _)| message).collect(), next })
+        let (id, limit) = (self.slot.id.clone(), limit.clamp(1, MESSAGES_MAX));
+        let read = self.shared.blocking(move |shared| read_page(&*shared.store, &id, before, limit)).await;
+        match read {
+            Err(error) => Err(why_not_there(&self.shared, &self.slot, error).await),
+            read => read,
+        }
     }
 
     /// All messages with their parts, newest first, one by one. The tape is read when the first message is asked for.
@@ -140,6 +165,75 @@ impl MessageStream {
         }
         Ok(self.read.as_mut().and_then(DoubleEndedIterator::next_back))
     }
+}
+
+/// The durable events of the entries after one of them: from the newest anchor before it on, as the state there must be known. Blocks
+/// on the disk.
+fn events_behind(store: &dyn TapeStore, session: &SessionId, after: Seq) -> Result<Vec<Event>, OpenError> {
+    // The first entry of a tape has no event: it is the state that others are applied to.
+    let after = after.max(Seq(1));
+    let before = match store.read_to(session, after) {
+        Err(TapeError::NoEntry { .. }) => return Ok(Vec::new()),
+        before => before?.entries,
+    };
+    let (mut state, mut events) = (taped::state(session, &before)?, Vec::new());
+    for entry in &taped::entries(session, &store.read(session, after)?)? {
+        events.extend(events_of(&state, entry));
+        state.apply(entry);
+    }
+    Ok(events)
+}
+
+/// Reads a page from the end of a tape: from the newest anchor on, then from older ones, until it is full and a message is left for
+/// the next page. Blocks on the disk.
+fn read_page(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    before: Option<MessageCursor>,
+    limit: usize,
+) -> Result<MessagePage, OpenError> {
+    let last = store.summary(session)?.seq;
+    let (mut entries, mut first, mut anchors) = (Vec::new(), last.next(), 1);
+    loop {
+        let through = if entries.is_empty() { Seq(u64::MAX) } else { Seq(first.0 - 1) };
+        for _ in 0..anchors {
+            let anchor = store.anchor_before(session, Seq(first.0.saturating_sub(1)))?;
+            first = anchor.map_or(Seq(1), |anchor| anchor.first);
+        }
+        // Twice as many anchors each time: a page far back must not cost one reading for each.
+        anchors *= 2;
+        let mut lines = store.read_through(session, first, through)?;
+        lines.iter_mut().for_each(leave_out_history);
+        let mut older = taped::entries(session, &lines)?;
+        older.append(&mut entries);
+        entries = older;
+        let is_all = first <= Seq(1);
+        let (messages, made) = if is_all { Transcript::numbered(&entries) } else { Transcript::tail(&entries) };
+        let mut older: Vec<_> = messages.into_iter().zip(cursors(&made)).collect();
+        older.retain(|(_, at)| before.is_none_or(|before| *at < before));
+        if older.len() <= limit && !is_all {
+            continue;
+        }
+        let mut page = older.split_off(older.len().saturating_sub(limit));
+        let next = page.first().map(|(_, at)| *at).filter(|_| !older.is_empty());
+        page.reverse();
+        return Ok(MessagePage { messages: page.into_iter().map(|(message, _)| message).collect(), next });
+    }
+}
+
+/// Takes the conversation out of the state at an anchor. A transcript does not look at it, and it is by far the most of a state.
+fn leave_out_history(line: &mut tape::TapeEntry) {
+    // What cannot be read here is an error where the line is decoded.
+    if let Some(data) = Some(&line.data).filter(|_| line.kind == "state").and_then(|data| without_history(data.get())) {
+        line.data = data;
+    }
+}
+
+fn without_history(state: &str) -> Option<Box<RawValue>> {
+    let nothing = RawValue::from_string("[]".to_owned()).ok()?;
+    let mut fields: BTreeMap<&str, &RawValue> = serde_json::from_str(state).ok()?;
+    *fields.get_mut("history")? = &nothing;
+    serde_json::value::to_raw_value(&fields).ok()
 }
 
 /// The place in front of each message.

@@ -92,8 +92,15 @@ impl Session {
         let events = self.events();
         let receipt = self.send(message, delivery).await?;
         let waiting = receipt.clone();
-        let waits: BoxFuture<'static, _> = Box::pin(async move { waiting.wait().await });
-        Ok(TurnStream { receipt, events, turn: None, waits: Some(waits), answer: None })
+        let waits: BoxFuture<'static, _> = Box::pin(async move {
+            let answer = waiting.wait().await;
+            // The end is in the state before listeners are told of it. The actor answers this after it has told them.
+            drop(waiting.session.slot.answers().await);
+            answer
+        });
+        // A message that is sent again may be in a turn that has begun.
+        let turn = turn_of(&receipt);
+        Ok(TurnStream { receipt, events, turn, waits: Some(waits), answer: None })
     }
 }
 
@@ -111,7 +118,8 @@ impl TurnStream {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The end of the turn, as from [`Receipt::wait`]; unread events are skipped. Cancel-safe.
+    /// The end of the turn, as from [`Receipt::wait`]. Reads no event: [`TurnStream::next`] still returns those that are held for this
+    /// reader. Cancel-safe.
     ///
     /// # Errors
     /// As [`Receipt::wait`].
@@ -136,7 +144,11 @@ impl TurnStream {
 
     /// Whether the event belongs to the turn.
     fn is_ours(&mut self, next: &Next) -> bool {
-        let Next::Event(event) = next else { return true };
+        let Next::Event(event) = next else {
+            // The event that says which turn it is may be among those that are missing.
+            self.turn = self.turn.or_else(|| turn_of(&self.receipt));
+            return true;
+        };
         if let EventKind::TurnStarted { messages } | EventKind::Delivered { messages } = &event.kind
             && messages.contains(&self.receipt.message)
         {
@@ -144,6 +156,14 @@ impl TurnStream {
         }
         self.turn.is_some() && event.turn == self.turn
     }
+}
+
+/// The turn that has read the message, as far as the session shows and remembers it. Wakes nobody.
+fn turn_of(receipt: &Receipt) -> Option<Seq> {
+    let state = receipt.session.slot.shown()?;
+    let open = state.turn.as_ref().filter(|turn| turn.messages.contains(&receipt.message)).map(|turn| turn.id);
+    let ended = || state.ended.iter().rev().find(|end| end.messages.contains(&receipt.message)).map(|end| end.turn);
+    open.or_else(ended)
 }
 
 impl Stream for TurnStream {

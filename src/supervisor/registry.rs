@@ -88,7 +88,12 @@ impl Registry {
         tree::grow(&self.nodes())
     }
 
-    /// The last events of a node, oldest first; at most 32. `None` if the node does not exist.
+    /// One node, with what is shown below it; `None` if there is none.
+    pub(crate) fn below(&self, key: u64) -> Option<Node> {
+        tree::below(&self.nodes(), key)
+    }
+
+    /// The last events of a node, oldest first; at most 32. `None` if there is no such node.
     #[must_use]
     pub fn trace(&self, id: &str) -> Option<Vec<Happened>> {
         self.find(id).map(|node| node.trace())

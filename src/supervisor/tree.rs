@@ -155,8 +155,35 @@ impl Node {
     }
 }
 
-/// Builds the tree. A node is under the node that it is shown under, or, if that is missing, under its owner. A node becomes a
-/// root if its owner is missing too, or if it would be below itself.
+/// One node with what is shown below it, as in the tree that [`grow`] makes of all `nodes`. Of the others it reads only where they
+/// are.
+pub(crate) fn below(nodes: &[Arc<NodeState>], key: u64) -> Option<Node> {
+    let is_there = |key: &u64| nodes.binary_search_by_key(key, |node| node.key()).is_ok();
+    let mut found = vec![key];
+    loop {
+        let before = found.len();
+        for node in nodes {
+            // Nearly all nodes have another owner, and are shown nowhere else.
+            let stands_here = |above: Option<u64>| above.is_some_and(|above| found.contains(&above));
+            let shown_under = node.words().shown_under;
+            if (stands_here(shown_under) || stands_here(node.owner)) && !found.contains(&node.key()) {
+                let parent = shown_under.filter(is_there).or(node.owner);
+                found.extend(stands_here(parent).then_some(node.key()));
+            }
+        }
+        // A node that is shown under a younger one is found in the next round.
+        if found.len() == before {
+            break;
+        }
+    }
+    // With what stands above the node, for a circle must be broken at the same place.
+    let family: Vec<_> = nodes.iter().filter(|node| found.contains(&node.key())).cloned().collect();
+    let all = grow(&family);
+    all.iter().flat_map(Node::iter).find(|node| node.key == key).cloned()
+}
+
+/// Builds the tree. A node is under the node that it is shown under, or, if that is missing, under its owner. A node
+/// becomes a root if its owner is missing too, or if it would be below itself.
 ///
 /// `nodes` are in the order of their keys, and so are the roots and the children of each node.
 pub(crate) fn grow(nodes: &[Arc<NodeState>]) -> Vec<Node> {

@@ -2,22 +2,24 @@
 //! Replay, export and recorded tests read whole tapes this way, because they need the borders of appends. [`read_range`] reads a
 //! range of entries. An anchor is a point from which a tape can be read without the entries before it; each has its own file.
 //!
-//! Every line of the files that are read is checked, and that each file continues its predecessor. A whole tape is read from
-//! entry 1; of a fork, that includes the tapes that it continues from. [`read_range`] reads only the session's own files, from
-//! the newest anchor at or before its first entry.
+//! Every line of the files that are read is checked, and so is that each file continues its predecessor. A whole tape is read
+//! from entry 1; of a fork, that includes the tapes that it continues from. [`read_range`] reads only the session's own files. Of a
+//! long file it reads only the lines that were asked for, and checks each against the one before: a bad line further up is found
+//! by whoever folds the tape, for that reads from an anchor on.
 //!
 //! A change must keep: an [`Append`] always has all its entries (a range may begin or end inside one); no lock is taken and nothing
 //! is changed; a tail that a live writer is writing is left out; both readers read again before they report damage. Whole files
-//! are read: not for async threads.
+//! are read: not for async threads. A range of a long file must cost what the range costs (`benches/growth.rs`).
 
 use std::path::PathBuf;
 
 use super::{
     Damage, Store, TapeEntry, TapeError,
     layout::Layout,
-    line::{Chain, Rest},
+    line::{Chain, Decoded, Rest, decode_lines},
     lineage::{FORKS_OF_FORKS_MAX, origin},
     read::{again_if_damaged, bytes_through, decode_file, newest_at, whole_file},
+    seek::{Begins, begins_at},
     whole::END,
 };
 use crate::words::ids::{Seq, SessionId};
@@ -101,9 +103,9 @@ impl TapeFile {
     ) -> Result<TapeFile, TapeError> {
         let (anchor, is_newest) = (folders[n].clone(), n + 1 == folders.len());
         let path = layout.entries(session, &anchor);
-        let bytes = if through == END { whole_file(&path)? } else { bytes_through(&path, through)? };
-        // A bad line at the end of the requested bytes is damage if the file continues after it. A line without an end is the
-        // last one.
+        let bytes = if through == END { whole_file(&path)? } else { bytes_through(&path, 0, through)? };
+        // A bad line at the end of the bytes that were asked for is damage if the file goes on behind it. A line without an end is
+        // the last one.
         let is_all = |file: std::fs::Metadata| file.len() == bytes.len() as u64;
         let live = is_newest && (through == END || !bytes.ends_with(b"\n") || path.metadata().is_ok_and(is_all));
         Ok(TapeFile { session: session.clone(), anchor, path, line: 1, live, bytes })
@@ -136,11 +138,38 @@ pub(super) fn read_range(
 fn read_range_once(layout: &Layout, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
-    let files = first..begun_by(layout, session, &folders, through)?;
-    let files = files.map(|n| TapeFile::read(layout, session, &folders, n, through));
+    let through_file = begun_by(layout, session, &folders, through)?;
+    if first + 1 == through_file
+        && let Some(entries) = read_in_one_file(layout, session, &folders[first], from, through)?
+    {
+        return Ok(entries);
+    }
+    let files = (first..through_file).map(|n| TapeFile::read(layout, session, &folders, n, through));
     let appends = decode_parts(&mut files.collect::<Result<Vec<_>, _>>()?)?;
     let entries = appends.into_iter().flat_map(|append| append.entries);
     Ok(entries.filter(|entry| (from..=through).contains(&entry.seq)).collect())
+}
+
+/// The entries of a range that lies in one long file, read from the first of them on. `None` where the whole file is to be read: it is
+/// short, or something in the range is not as it should be, so that the lines before must tell what is wrong.
+fn read_in_one_file(
+    layout: &Layout,
+    session: &SessionId,
+    anchor: &str,
+    from: Seq,
+    through: Seq,
+) -> Result<Option<Vec<TapeEntry>>, TapeError> {
+    let path = layout.entries(session, anchor);
+    let Some(Begins { offset, before }) = begins_at(&path, from)? else { return Ok(None) };
+    let bytes = bytes_through(&path, offset, through)?;
+    let before = Chain::at(session, anchor, Seq(from.0 - 1), before);
+    let mut entries = match decode_lines(&before, &bytes) {
+        Ok(Decoded { entries, rest: Rest::Nothing, .. }) => entries,
+        // A line that is just being written, or damage: the caller can tell them apart.
+        _ => return Ok(None),
+    };
+    entries.retain(|entry| entry.seq <= through);
+    Ok(Some(entries))
 }
 
 /// The appends in the files of one whole tape, from entry 1 on. Checks every line, and that each file continues its predecessor.
@@ -250,5 +279,93 @@ mod tests {
         assert_eq!(shape(&store.appends(&id).unwrap()), [(1, 1, 1), (2, 2, 3), (5, 5, 1), (6, 1, 1)]);
         std::fs::remove_file(&appends[0].file).unwrap();
         assert!(matches!(store.appends(&id), Err(TapeError::Damaged(_))));
+    }
+
+    /// A store with one session of that many entries in two anchors, and some entries longer than others.
+    fn long_tape(folder: &std::path::Path, entries: u64) -> (Store, SessionId) {
+        let store = Store::open(folder, StoreOptions::default()).unwrap();
+        let session: SessionId = "long".parse().unwrap();
+        let mut tape = store.create(&session, Arc::new(|_| {})).unwrap();
+        let long = |seq: u64| {
+            let text = format!("{seq} {}", "x".repeat((seq % 13) as usize * 100));
+            TapeEntry { data: serde_json::value::to_raw_value(&text).unwrap(), ..entry(seq) }
+        };
+        let mut seq = 1;
+        while seq <= entries {
+            let more = (seq % 3).min(entries - seq);
+            let append: Vec<TapeEntry> = (seq..=seq + more).map(long).collect();
+            taken(&store, tape.append(&append));
+            seq += more + 1;
+            if seq > entries / 2 && seq <= entries && store.parts(&session).unwrap().len() == 1 {
+                taken(&store, tape.begin_anchor("half", &long(seq)));
+                seq += 1;
+            }
+        }
+        drop(tape);
+        assert!(store.settle(std::time::Duration::from_secs(60)));
+        (store, session)
+    }
+
+    /// Each range of a long tape is what the whole tape has there.
+    #[test]
+    fn a_range_of_a_long_tape_is_a_part_of_the_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, session) = long_tape(folder.path(), 1_000);
+        let whole = store.range(&session, Seq(1), END).unwrap();
+        assert_eq!(whole.len(), 1_000);
+        for from in (1..=1_003).step_by(17) {
+            for through in [from, from + 1, from + 40, 480, 700, u64::MAX] {
+                let wanted: Vec<_> = whole.iter().filter(|e| (from..=through).contains(&e.seq.0)).cloned().collect();
+                assert!(store.range(&session, Seq(from), Seq(through)).unwrap() == wanted, "{from} to {through}");
+            }
+        }
+    }
+
+    /// A torn tail is left out; a bad line is damage to those who ask for it, and named with its place.
+    #[test]
+    fn a_range_of_a_long_tape_sees_the_damage_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, session) = long_tape(folder.path(), 1_000);
+        let newest = store.layout().anchor_names(&session).unwrap().pop().unwrap();
+        let path = store.layout().entries(&session, &newest);
+        let sound = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{sound}{{\"v\":1,\"session\":\"long\",\"seq\":1001,\"id")).unwrap();
+        let seqs = |from: u64| {
+            store.range(&session, Seq(from), END).map(|all| all.iter().map(|e| e.seq.0).collect::<Vec<_>>())
+        };
+        assert_eq!(seqs(998).unwrap(), [998, 999, 1000]);
+        assert_eq!(seqs(1001).unwrap(), [0; 0]);
+        let place = sound.lines().position(|line| line.contains("\"seq\":900,")).unwrap();
+        std::fs::write(&path, sound.replacen("\"900 x", "\"900 y", 1)).unwrap();
+        assert_eq!(seqs(950).unwrap().len(), 51, "what was asked for is sound");
+        for from in [700, 899, 900] {
+            let Err(TapeError::Damaged(damage)) = seqs(from) else { panic!("entry 900 is bad, from {from} on") };
+            assert_eq!((damage.line, damage.last_good), (place + 1, Seq(899)));
+        }
+        // A line that lies about its place is passed over, and never taken for an entry.
+        std::fs::write(&path, sound.replacen("\"seq\":900,", "\"seq\":950,", 1)).unwrap();
+        assert!(matches!(seqs(900), Err(TapeError::Damaged(_))));
+    }
+
+    /// Beside a writer, a range is there up to an append, and its entries follow each other.
+    #[test]
+    fn a_range_is_read_beside_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, session) = long_tape(folder.path(), 1_000);
+        let mut loaded = store.load(&session, Arc::new(|_| {})).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for seq in (1_001..1_400).step_by(2) {
+                    taken(&store, loaded.tape.append(&[entry(seq), entry(seq + 1)]));
+                }
+            });
+            while !writer.is_finished() {
+                let read = store.range(&session, Seq(990), END).unwrap();
+                let seqs: Vec<u64> = read.iter().map(|entry| entry.seq.0).collect();
+                assert_eq!(seqs, (990..990 + seqs.len() as u64).collect::<Vec<_>>());
+                // 990 to 1,000, and appends of two.
+                assert_eq!(seqs.len() % 2, 1);
+            }
+        });
     }
 }

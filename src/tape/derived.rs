@@ -42,7 +42,20 @@ pub trait TapeStoreExt: TapeStore {
         whole::range(self, session, after.next(), whole::END)
     }
 
-    /// The tape as it was at the entry `seq`: what loading the session would have read then. [`TapeError::NoEntry`] if the tape
+    /// The entries `from` to `through`, both included, that the tape has, of all anchors; otherwise as [`TapeStoreExt::read`]. Over
+    /// files, it costs what these entries cost, however long the tape is.
+    fn read_through(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
+        whole::must_be_shown(self, session)?;
+        whole::range(self, session, from, through)
+    }
+
+    /// The newest anchor at or before the entry `seq`; in a fork it may be one of the parent. `None` if there is none.
+    fn anchor_before(&self, session: &SessionId, seq: Seq) -> Result<Option<Anchor>, TapeError> {
+        whole::must_be_shown(self, session)?;
+        Ok(whole::anchor_at(self, session, seq)?.map(|(anchor, _)| anchor))
+    }
+
+    /// The tape as it was at the entry `seq`: what loading the session would have read then. [`TapeError::NoEntry`] where the tape
     /// does not reach `seq`, and for 0; [`TapeError::Damaged`].
     fn read_to(&self, session: &SessionId, seq: Seq) -> Result<ReadTo, TapeError> {
         whole::must_be_shown(self, session)?;

@@ -25,6 +25,7 @@ use std::{
 
 use super::{
     StoreOptions, TapeError,
+    changed::Changed,
     handle::Log,
     layout::{Layout, make_new_folder, open_or_make, sync_folder},
     queue::Append,
@@ -203,6 +204,8 @@ pub(super) struct OpenFiles {
     writes: AtomicU64,
     open: Lock<Vec<Weak<Log>>>,
     disk: Arc<dyn Disk>,
+    /// Which sessions were written since the index looked.
+    pub(super) changed: Arc<Changed>,
     /// One bit for each of the last eight writes, set where the write was slow.
     pace: AtomicU8,
     /// The one write, or mark, that a caller is doing in place.
@@ -220,6 +223,7 @@ impl OpenFiles {
             writes: AtomicU64::new(0),
             open: Lock::new(Vec::new()),
             disk,
+            changed: Arc::default(),
             pace: AtomicU8::new(0),
             in_place: UnderWay::default(),
             in_thread: UnderWay::default(),
@@ -275,6 +279,7 @@ impl OpenFiles {
         fault!(self.faults, "tape.write", log.session.as_str());
         let started = Instant::now();
         let written = self.write_untimed(layout, log, append, sync);
+        self.changed.note_append(&log.session, &log.noted);
         fault!(self.faults, "tape.written", log.session.as_str());
         let slow = u8::from(self.disk.is_slow(started.elapsed()));
         let _ = self.pace.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pace| Some(pace << 1 | slow));

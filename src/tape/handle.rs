@@ -162,6 +162,8 @@ pub(super) struct Log {
     pub(super) file: Lock<LogFile>,
     /// The time of the last write, counted in writes of the store.
     pub(super) used: AtomicU64,
+    /// When an append was noted for the index the last time ([`Changed`](super::changed::Changed)).
+    pub(super) noted: AtomicU64,
     /// The claim of the session; taken out when the tape is given back.
     pub(super) claim: Lock<Option<Claim>>,
     /// Called after the claim was given back.

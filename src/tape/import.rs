@@ -127,6 +127,7 @@ impl Store {
             Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOTEMPTY) => return Err(exists()),
             moved => moved.map_err(|error| TapeError::io("make", &to)(error.into()))?,
         }
+        self.inner.writer.files.changed.note(&session);
         sync_folder(&self.layout().sessions())?;
         fault!(self.faults(), "tape.import.done", session.as_str());
         Ok(Imported { session, last, anchors: header.anchors.len(), spills: header.spills.len() })

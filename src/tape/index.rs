@@ -27,6 +27,7 @@ use std::{
     fs::File,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +35,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{
     Store, TapeAccess, TapeError,
+    changed::Changed,
     layout::{Layout, lock_within, open_or_make, remove_file},
 };
 
@@ -53,6 +55,8 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 pub struct Index {
     layout: Layout,
     path: PathBuf,
+    /// Which sessions the store has changed, and the name of the store as an owner; `None` for one that is only read.
+    changed: Option<(Arc<Changed>, String)>,
     database: Connection,
     /// The inode of the file that the connection has open. Another process may have put a new file in its place.
     inode: Option<u64>,
@@ -139,7 +143,9 @@ impl Store {
             Err(failed) => Err(failed),
         };
         let database = database.map_err(|failed| failed.into_error("open"))?;
-        Ok(Index { database, inode: inode(&path), layout, path, only_reads })
+        let owner = self.inner.writer.owner.lock().as_ref().map(|owner| owner.identity.owner.clone());
+        let changed = owner.map(|owner| (self.inner.writer.files.changed.clone(), owner));
+        Ok(Index { database, inode: inode(&path), layout, path, changed, only_reads })
     }
 }
 

@@ -119,6 +119,11 @@ impl Layout {
         self.commit().join(format!("{owner}.log"))
     }
 
+    /// Which owner opened the store last.
+    pub(super) fn opened(&self) -> PathBuf {
+        self.root.join("index.opened")
+    }
+
     /// The anchors of a session, oldest first.
     pub(super) fn anchor_names(&self, id: &SessionId) -> Result<Vec<String>, TapeError> {
         anchor_names_in(&self.anchors(id))

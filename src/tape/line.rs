@@ -29,7 +29,7 @@ use crate::{
     words::depth,
     words::ids::{Millis, Seq, SessionId},
 };
-pub(super) use glance::{Glance, Link, glance, head_seq};
+pub(super) use glance::{Glance, Link, glance, head, head_seq};
 
 /// The format version that is read and written.
 pub(super) const VERSION: u64 = 1;
@@ -124,7 +124,6 @@ impl Chain {
     }
 
     /// A place in the middle of a file.
-    #[cfg(feature = "sqlite")]
     pub(super) fn at(session: &SessionId, anchor: &str, seq: Seq, sum: Sum) -> Chain {
         Chain { seq, sum, file_is_new: false, ..Chain::start(session, anchor) }
     }

@@ -19,9 +19,9 @@ use std::{
 use super::{
     Damage, TapeEntry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file, open_to_read},
-    line::{Chain, Decoded, Glance, LINE_BYTES_MAX, Link, Rest, decode_lines, glance, head_seq},
+    line::{Chain, Decoded, Glance, LINE_BYTES_MAX, Link, Rest, decode_lines, glance, head, head_seq},
 };
-use crate::words::ids::{Seq, SessionId};
+use crate::words::ids::{Millis, Seq, SessionId};
 
 /// A torn tail that was cut off when a tape was loaded: the append that was being written when the writer died.
 ///
@@ -128,9 +128,12 @@ pub(super) fn newest_at(
         }
     }
     // A bad first line may have any number in it. If the anchor before has the entry, take that anchor.
-    while begun > 1 && !first_is_sound(&layout.entries(session, &anchors[begun - 1]))? {
+    while begun > 1 {
         let before = last_seen(&layout.entries(session, &anchors[begun - 2]))?;
-        if before.is_none_or(|before| before.seq < seq) {
+        // Looked at first: the first line of an anchor has a whole state, which takes long to check.
+        if before.is_none_or(|before| before.seq < seq)
+            || first_is_sound(&layout.entries(session, &anchors[begun - 1]))?
+        {
             break;
         }
         begun -= 1;
@@ -211,11 +214,12 @@ pub(super) fn skip_line(file: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// The bytes of a file up to the end of the append with the entry `through`, found by counting lines. The whole file if its first
-/// line cannot be read. A line that is too long is cut off as by [`next_line`].
-pub(super) fn bytes_through(path: &Path, through: Seq) -> Result<Vec<u8>, TapeError> {
-    let Some(file) = open_if_there(path)? else { return Ok(Vec::new()) };
-    let mut file = BufReader::new(file);
+/// The bytes of a file from the line at the offset `from` up to the end of the append with the entry `through`, found by counting
+/// lines. All that is left of the file if that line cannot be read. A line that is too long is cut off as by [`next_line`].
+pub(super) fn bytes_through(path: &Path, from: u64, through: Seq) -> Result<Vec<u8>, TapeError> {
+    let Some(mut file) = open_if_there(path)? else { return Ok(Vec::new()) };
+    file.seek(SeekFrom::Start(from)).map_err(TapeError::io("read", path))?;
+    let mut file = BufReader::with_capacity(64 * 1024, file);
     let mut bytes = Vec::new();
     let (mut read, mut wanted) = (0, 1);
     while read < wanted {
@@ -289,8 +293,55 @@ pub(super) fn first_line(path: &Path) -> Result<Option<Vec<u8>>, TapeError> {
 
 /// The seq of the first line of a file, if there is one.
 pub(super) fn first_seq(path: &Path) -> Result<Option<Seq>, TapeError> {
-    let line = first_line(path)?;
-    Ok(line.and_then(|line| head_seq(&line).or_else(|| glance(&line).map(|first| first.seq))))
+    Ok(match first(path)? {
+        First::Line(line) => head_seq(&line).or_else(|| glance(&line).map(|first| first.seq)),
+        First::Long(seq, _) => Some(seq),
+        First::Missing => None,
+    })
+}
+
+/// The seq and the time of the first line of a file, where there is one that can be read.
+pub(super) fn first_seen(path: &Path) -> Result<Option<(Seq, Millis)>, TapeError> {
+    Ok(match first(path)? {
+        First::Line(line) => glance(&line).map(|first| (first.seq, first.time)),
+        First::Long(seq, time) => Some((seq, time)),
+        First::Missing => None,
+    })
+}
+
+/// A first line that is longer, such as that of an anchor, is not read whole.
+const HEAD_BYTES: usize = 8 * 1024;
+
+/// The first line of a file.
+enum First {
+    Line(Vec<u8>),
+    /// What the beginning of a long line says.
+    Long(Seq, Millis),
+    /// There is none with an end, or it is longer than a line of a tape.
+    Missing,
+}
+
+fn first(path: &Path) -> Result<First, TapeError> {
+    let Some(mut file) = open_if_there(path)? else { return Ok(First::Missing) };
+    let look = |file: &mut File| -> io::Result<Option<First>> {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES);
+        file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut bytes)?;
+        if let Some(end) = memchr::memchr(b'\n', &bytes) {
+            bytes.truncate(end);
+            return Ok(Some(First::Line(bytes)));
+        }
+        let length = file.metadata()?.len();
+        let Some((seq, time)) = head(&bytes).filter(|_| length <= LINE_BYTES_MAX as u64) else { return Ok(None) };
+        // A line break anywhere behind it is the end of the line, or comes after it.
+        bytes.clear();
+        file.seek(SeekFrom::Start(length.saturating_sub(HEAD_BYTES as u64)))?;
+        file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut bytes)?;
+        Ok(memchr::memchr(b'\n', &bytes).map(|_| First::Long(seq, time)))
+    };
+    match look(&mut file).map_err(TapeError::io("read", path))? {
+        Some(first) => Ok(first),
+        None => Ok(first_line(path)?.map_or(First::Missing, First::Line)),
+    }
 }
 
 /// The last whole line of a file that can be read, looking back from its end. No more than the length of one line is held in
@@ -299,7 +350,7 @@ pub(super) fn last_seen(path: &Path) -> Result<Option<Glance>, TapeError> {
     let Some(mut file) = open_if_there(path)? else { return Ok(None) };
     let failed = || TapeError::io("read", path);
     let mut end = file.metadata().map_err(failed())?.len();
-    let mut window: u64 = 64 * 1024;
+    let mut window: u64 = 8 * 1024;
     loop {
         let from = end.saturating_sub(window);
         let mut tail = Vec::new();
@@ -343,13 +394,13 @@ mod tests {
         let lines: Vec<String> = (0..3000).map(|n| line(11 + n, 2 - n % 3)).collect();
         std::fs::write(&path, lines.concat()).unwrap();
         for (through, wanted) in [(11, 3), (12, 3), (13, 3), (14, 6), (700, 690), (3010, 3000), (9999, 3000), (5, 1)] {
-            let bytes = bytes_through(&path, Seq(through)).unwrap();
+            let bytes = bytes_through(&path, 0, Seq(through)).unwrap();
             assert!(bytes == lines[..wanted].concat().as_bytes(), "through {through}");
         }
-        let reads_at_most = bytes_through(&path, Seq(11)).unwrap().capacity() as u64;
+        let reads_at_most = bytes_through(&path, 0, Seq(11)).unwrap().capacity() as u64;
         assert!(reads_at_most <= 64 * 1024, "{reads_at_most}");
         std::fs::write(&path, "no line\n".repeat(10)).unwrap();
-        assert_eq!(bytes_through(&path, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
+        assert_eq!(bytes_through(&path, 0, Seq(2)).unwrap().len(), 80, "where that cannot be told, all of it");
     }
 
     /// Seen on the release binary: a torn tail of 1 GB took 1.06 GB of memory. A line that no tape can have is not read whole,
@@ -370,7 +421,7 @@ mod tests {
         std::fs::write(&path, line(1) + &line(2)).unwrap();
         let good = std::fs::metadata(&path).unwrap().len();
         File::options().write(true).open(&path).unwrap().set_len(READ_AT_ONCE_MAX * 4).unwrap();
-        assert_eq!(bytes_through(&path, Seq(9)).unwrap().len() as u64, good + LINE_BYTES_MAX as u64 + 1);
+        assert_eq!(bytes_through(&path, 0, Seq(9)).unwrap().len() as u64, good + LINE_BYTES_MAX as u64 + 1);
         assert_eq!(last_seen(&path).unwrap().map(|seen| seen.seq), Some(Seq(2)));
         io::Write::write_all(&mut File::options().append(true).open(&path).unwrap(), b"\nnot a line\n").unwrap();
         assert_eq!(last_seen(&path).unwrap().map(|seen| seen.seq), Some(Seq(2)));
@@ -387,6 +438,31 @@ mod tests {
             (READ_AT_ONCE_MAX, READ_AT_ONCE_MAX)
         );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+    }
+
+    /// The first line of an anchor has a whole state: its number is known from its beginning.
+    #[test]
+    fn the_number_of_a_long_first_line_is_read_without_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("entries.jsonl");
+        for long in [10, HEAD_BYTES, 300_000] {
+            let mut chain = Chain::start(&"s".parse().unwrap(), "001_session-start");
+            let text = format!("\",\"time\":7,\"seq\":9{}", "x".repeat(long));
+            let kind = "a\",\"time\":9".to_owned();
+            let data = serde_json::value::to_raw_value(&text).unwrap();
+            let entry = TapeEntry { kind, data, ..crate::tape::tests::support::entry(1) };
+            let time = entry.time;
+            let line = super::super::line::encode_lines(&mut chain, &[entry]).unwrap();
+            for more in ["", "torn", "torn\n"] {
+                std::fs::write(&path, [&line, more.as_bytes()].concat()).unwrap();
+                assert_eq!(first_seen(&path).unwrap(), Some((Seq(1), time)));
+                assert_eq!(first_seq(&path).unwrap(), Some(Seq(1)));
+            }
+            // Without its end it is no line.
+            std::fs::write(&path, &line[..line.len() - 1]).unwrap();
+            assert_eq!((first_seen(&path).unwrap(), first_seq(&path).unwrap()), (None, None));
+        }
+        assert_eq!(first_seen(&folder.path().join("none")).unwrap(), None);
     }
 
     #[test]

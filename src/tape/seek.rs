@@ -1,8 +1,9 @@
 //! Finding one entry in a tape's file of any length by binary search: each line says its seq (the number of its entry).
 //!
-//! The search reads some twenty places of a file of a gigabyte. The line that is found is checked against the checksum of the line
-//! before it, and against nothing else: loading the tape checks all of it. A line that does not fit is [`TapeError::Damaged`],
-//! never a find.
+//! The search reads some twenty places of a file of a gigabyte. The line that [`find`] finds is checked against the checksum of the
+//! line before it, and against nothing else: loading the tape checks all of it. A line that does not fit is [`TapeError::Damaged`],
+//! never a find. [`begins_at`] checks nothing: its caller decodes the lines from there on, and so checks each against the one
+//! before.
 //!
 //! A change must keep: no lock is taken and nothing is changed, because a writer may be at work; the places that are read grow only
 //! with the logarithm of the file's length, except for the error message. It relies on the stored format: one line an entry, no
@@ -10,7 +11,8 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Seek, SeekFrom},
+    os::unix::fs::FileExt,
     path::Path,
 };
 
@@ -24,6 +26,15 @@ use crate::words::ids::{Millis, Seq};
 
 /// The search stops halving when this many bytes are left, and reads them line by line.
 const WINDOW: u64 = 32 * 1024;
+
+/// A file of this length at most is read whole: that is as cheap, and checks all of it.
+const SHORT: u64 = 64 * 1024;
+
+/// How much of a file is read at each place of the search: a line of the usual length, and the beginning of the next.
+const PLACE_BYTES: usize = 2 * 1024;
+
+/// A line says its seq within so many bytes.
+const HEAD_BYTES: usize = 256;
 
 /// The entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +64,16 @@ pub(super) fn find(path: &Path, seq: Seq) -> Result<Option<Found>, TapeError> {
 
 /// The offset of a line before that of `seq` (or of the first line), at most a window or one line before it.
 fn place_before(file: &File, seq: Seq) -> io::Result<u64> {
-    let (mut from, mut to) = (0, file.metadata()?.len());
+    let end = file.metadata()?.len();
+    let (mut from, mut to, mut window) = (0, end, WINDOW);
+    // From the end first: most look for the newest entries, and the first line of a file may be a long one.
+    while window < end && from == 0 {
+        match next_line(file, end - window, to)? {
+            Some((begins, Some(found))) if found < seq => from = begins,
+            _ => to = end - window,
+        }
+        window = window.saturating_mul(4);
+    }
     while to - from > WINDOW {
         let middle = from + (to - from) / 2;
         match next_line(file, middle, to)? {
@@ -67,15 +87,67 @@ fn place_before(file: &File, seq: Seq) -> io::Result<u64> {
 
 /// The first line that begins after `from` and before `to`, and its seq where it says one.
 fn next_line(file: &File, from: u64, to: u64) -> io::Result<Option<(u64, Option<Seq>)>> {
-    let mut lines = BufReader::new(file);
-    lines.seek(SeekFrom::Start(from))?;
-    let begins = from + lines.skip_until(b'\n')? as u64;
-    if begins >= to {
-        return Ok(None);
+    let (mut place, mut piece) = (from, vec![0; PLACE_BYTES]);
+    loop {
+        let read = file.read_at(&mut piece, place)?;
+        if let Some(end) = memchr::memchr(b'\n', &piece[..read]) {
+            let begins = place + end as u64 + 1;
+            let mut head = piece[end + 1..read].to_vec();
+            if head.len() < HEAD_BYTES {
+                head.resize(HEAD_BYTES, 0);
+                let read = file.read_at(&mut head, begins)?;
+                head.truncate(read);
+            }
+            return Ok((begins < to).then(|| (begins, head_seq(&head))));
+        }
+        place += read as u64;
+        if read == 0 || place >= to {
+            return Ok(None);
+        }
+        // A long line.
+        piece.resize(WINDOW as usize, 0);
     }
-    let mut head = Vec::new();
-    lines.take(256).read_to_end(&mut head)?;
-    Ok(Some((begins, head_seq(&head))))
+}
+
+/// The place in a file where the line of an entry begins, and what the line goes on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Begins {
+    pub(super) offset: u64,
+    /// The checksum that the line before says.
+    pub(super) before: Sum,
+}
+
+/// Where the line of the entry `seq` begins, or will begin if it is the next one. `None` where that cannot be told without reading the
+/// whole file: the file is short or missing, the entry is its first one, or a line nearby cannot be read.
+pub(super) fn begins_at(path: &Path, seq: Seq) -> Result<Option<Begins>, TapeError> {
+    let Some(file) = open_if_there(path)? else { return Ok(None) };
+    let look = || -> io::Result<Option<Begins>> {
+        let mut first = [0; HEAD_BYTES];
+        let read = file.read_at(&mut first, 0)?;
+        if file.metadata()?.len() <= SHORT || head_seq(&first[..read]) == Some(seq) {
+            return Ok(None);
+        }
+        let from = place_before(&file, seq)?;
+        let mut lines = BufReader::with_capacity(WINDOW as usize, &file);
+        lines.seek(SeekFrom::Start(from))?;
+        let (mut offset, mut line) = (from, Vec::new());
+        let mut before: Option<(Seq, Sum)> = None;
+        loop {
+            line.clear();
+            let length = lines.read_until(b'\n', &mut line)? as u64;
+            let is_whole = line.pop() == Some(b'\n');
+            // Behind the last whole line comes the next entry, also where its line is just being written.
+            let found = if is_whole { head_seq(&line) } else { before.map(|(last, _)| last.next()) };
+            match (found, before) {
+                (Some(found), Some((_, before))) if found == seq => return Ok(Some(Begins { offset, before })),
+                (Some(found), _) if found >= seq => return Ok(None),
+                _ if !is_whole => return Ok(None),
+                _ => before = found.zip(Sum::at_end_of(&line)),
+            }
+            offset += length;
+        }
+    };
+    look().map_err(TapeError::io("read", path))
 }
 
 enum Scanned {
@@ -156,6 +228,41 @@ mod tests {
             assert_eq!(find(&path, Seq(0)).unwrap(), None);
         }
         assert_eq!(find(&folder.path().join("none"), Seq(1)).unwrap(), None);
+    }
+
+    /// Where each line of a long file begins, and what it goes on from; also the line that is not there yet.
+    #[test]
+    fn the_place_of_each_line_of_a_long_file_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("entries.jsonl");
+        for (lines, long) in [(900, 0), (60, 40_000), (40, 200_000)] {
+            let mut chain = Chain::start(&id("s"), "001_session-start");
+            let (mut bytes, mut places) = (Vec::new(), Vec::new());
+            for seq in 1..=lines {
+                let mut entry = entry(seq);
+                if long > 0 && seq % 7 == 3 {
+                    let text = format!("\"{}\"", "x".repeat(long));
+                    entry.data = serde_json::value::RawValue::from_string(text).unwrap();
+                }
+                places.push(Begins { offset: bytes.len() as u64, before: chain.sum });
+                bytes.extend(encode_lines(&mut chain, &[entry]).unwrap());
+            }
+            assert!(bytes.len() as u64 > SHORT);
+            places.push(Begins { offset: bytes.len() as u64, before: chain.sum });
+            // A line that is being written behind them changes nothing.
+            for torn in ["", "{\"v\":1,\"session\":\"s\",\"se"] {
+                std::fs::write(&path, [&bytes, torn.as_bytes()].concat()).unwrap();
+                for seq in 2..=lines + 1 {
+                    assert_eq!(begins_at(&path, Seq(seq)).unwrap(), Some(places[seq as usize - 1]), "{seq} of {lines}");
+                }
+                // The first entry, and one far behind the end, need the whole file.
+                assert_eq!(begins_at(&path, Seq(1)).unwrap(), None);
+                assert_eq!(begins_at(&path, Seq(lines + 9)).unwrap(), None);
+            }
+        }
+        std::fs::write(&path, "short\n").unwrap();
+        assert_eq!(begins_at(&path, Seq(2)).unwrap(), None);
+        assert_eq!(begins_at(&folder.path().join("none"), Seq(2)).unwrap(), None);
     }
 
     #[test]

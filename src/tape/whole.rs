@@ -131,8 +131,8 @@ pub(super) fn read_to<S: TapeStore + ?Sized>(store: &S, session: &SessionId, seq
     }
 }
 
-/// The newest anchor at or before an entry, and whether the entry ends an append. `None` if the entry does not exist.
-fn anchor_at<S: TapeStore + ?Sized>(
+/// The newest anchor at or before an entry, and whether the entry ends an append. `None` if there is none.
+pub(super) fn anchor_at<S: TapeStore + ?Sized>(
     store: &S,
     session: &SessionId,
     seq: Seq,

@@ -3,7 +3,7 @@
 //! A tool that finds out while it runs that it needs a permission, or an answer of a person, calls [`ToolContext::ask`]. The
 //! accesses of the question are judged by the rules like those that the call had named before. If the rules ask, or the question
 //! has no access, the question is on the tape as an ask of the call, and ends with the call (`actor/questions.rs`,
-//! `kernel/question.rs`). Both types are on tapes: a change must not rename or retype a field or a variant, and must give each
+//! `kernel/turn/question.rs`). Both types are on tapes: a change must not rename or retype a field or a variant, and must give each
 //! new field a serde default. A question comes from a tool, so its size must be bounded here, before it reaches the core: texts
 //! are cut, and a question with too many accesses is refused, because a person would grant what was cut off.
 

@@ -74,6 +74,12 @@ impl Threads {
         self.0.0.state.lock().started
     }
 
+    /// How many threads wait for work.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.0.0.state.lock().free
+    }
+
     /// Runs code that may block, and returns its value. A panic of the code continues in the task that awaits it. Dropping the
     /// future abandons the thread, which serves others when the code has ended.
     ///

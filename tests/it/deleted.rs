@@ -6,6 +6,7 @@ use tamtam::{
     Outcome, Runtime, Session, SessionId, SessionOptions,
     model::{Reply, Scripted},
     ops::{SessionQuery, SweepPolicy},
+    session::ForkOptions,
     tape::{Deleted, Query, Store, StoreOptions, TapeStoreExt as _},
 };
 
@@ -130,7 +131,7 @@ async fn what_was_deleted_before_a_start_leaves_no_word_in_any_file() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = start(folder.path()).await;
     let goes = secret(&runtime, folder.path(), "goes").await;
-    let fork = runtime.fork(&goes, None).await.unwrap();
+    let fork = runtime.session(&goes).fork(ForkOptions::newest()).await.unwrap();
     say(&fork, &format!("again the {ASKED}")).await;
     index(&runtime, folder.path()).await;
     assert!(runtime.shutdown().await.is_empty());
@@ -153,7 +154,7 @@ async fn a_fork_that_is_merged_and_deleted_leaves_what_its_parent_has() {
     let runtime = start(folder.path()).await;
     let parent = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     say(&parent, "hello").await;
-    let fork = runtime.fork(parent.id(), None).await.unwrap();
+    let fork = parent.fork(ForkOptions::newest()).await.unwrap();
     fork.set_title(Some(TITLED.into())).await.unwrap();
     say(&fork, "the jabberwocky").await;
     let titled = async || {

@@ -291,7 +291,7 @@ async fn a_schema_that_no_model_can_be_told_of_is_refused_at_the_start() {
         (|| json!([1]), Some("the schema of the tool \"odd\" is a list")),
         (|| json!("object"), Some("the schema of the tool \"odd\" is a text")),
         (|| json!(7), Some("the schema of the tool \"odd\" is a number")),
-        (|| json!({"type": "string"}), Some("are no JSON object")),
+        (|| json!({"type": "string"}), Some("are not a JSON object")),
         (|| nested(VALUE_DEPTH_MAX + 1), Some("is nested deeper than 96 levels: make it flatter")),
         (|| nested(FAR_TOO_DEEP), Some("is nested deeper than 96 levels: make it flatter")),
     ] {
@@ -410,7 +410,7 @@ async fn a_line_that_is_too_deep_is_named_and_ends_no_process() {
         assert!(error.contains(says), "{error}");
     }
     // The way out: a fork of the part in front of it.
-    let fork = runtime.fork(&id, Some(tamtam::Seq(4))).await.unwrap();
+    let fork = runtime.session(&id).fork(tamtam::Seq(4)).await.unwrap();
     assert_eq!(turn(&fork).await, Outcome::Done);
     assert!(runtime.shutdown().await.is_empty());
 

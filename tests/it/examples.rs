@@ -19,6 +19,9 @@ use crate::support::taped;
 #[path = "../../examples/chat.rs"]
 #[allow(dead_code, unreachable_pub, reason = "an example is a program")]
 mod chat;
+#[path = "../../examples/everyday.rs"]
+#[allow(dead_code, unreachable_pub, reason = "an example is a program")]
+mod everyday;
 #[path = "../../examples/recorded.rs"]
 #[allow(dead_code, unreachable_pub, reason = "an example is a program")]
 mod recorded;
@@ -167,4 +170,41 @@ async fn a_team_searches_writes_and_makes_one_text() {
     assert!(asked[1].contains("Pliny") && !asked[1].contains("sentinel"), "{asked:?}");
     assert!(asked[2].contains("Pliny") && asked[2].contains("sentinel"), "{asked:?}");
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// The five everyday tasks are carried out, and stay as short as the README says.
+#[tokio::test]
+async fn the_everyday_tasks_are_a_few_lines_each() {
+    let lines = include_str!("../../examples/everyday.rs").lines();
+    let lines_of = |name: &str| {
+        let head = format!("pub async fn {name}(");
+        lines.clone().skip_while(|line| !line.starts_with(&head)).take_while(|line| *line != "}").count() + 1
+    };
+    for (name, most) in [("one_shot", 8), ("with_a_tool", 15), ("streaming", 12), ("memory", 10), ("subagent", 14)] {
+        assert!((3..=most).contains(&lines_of(name)), "{name}: {} lines", lines_of(name));
+    }
+
+    let said = |replies: Vec<Reply>| Arc::new(Scripted::new(replies));
+    assert_eq!(everyday::one_shot(said(vec![Reply::text("A gong.")])).await.unwrap(), "A gong.");
+    let call = Reply::call("weather", serde_json::json!({ "name": "Bergen" }));
+    let answer = Reply::text("Yes.").expecting("Bergen: rain");
+    assert_eq!(everyday::with_a_tool(said(vec![call, answer])).await.unwrap(), "Yes.");
+    let mut shown = String::new();
+    everyday::streaming(said(vec![Reply::text("Once.")]), |text| shown += text).await.unwrap();
+    assert_eq!(shown, "Once.");
+    let folder = tempfile::tempdir().unwrap();
+    for (says, reply) in
+        [("I am Ann.", Reply::text("Hello.")), ("Who am I?", Reply::text("Ann.").expecting("I am Ann."))]
+    {
+        let answer = reply.clone();
+        let text = everyday::memory(said(vec![answer]), folder.path(), says).await.unwrap();
+        assert!(["Hello.", "Ann."].contains(&&*text), "{text}");
+    }
+    let task = serde_json::json!({ "description": "Criticize", "prompt": "Read it.", "subagent_type": "critic" });
+    let model = Scripted::from_fn(move |request| match &*request.system {
+        system if system.contains("stern critic") => Reply::text("Too long."),
+        _ if transcript(request).contains("Too long.") => Reply::text("It is too long."),
+        _ => Reply::call("task", task.clone()),
+    });
+    assert_eq!(everyday::subagent(Arc::new(model)).await.unwrap(), "It is too long.");
 }

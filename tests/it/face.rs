@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most lines of the listing.
+/// The most lines of the listing. One line each have: a module, type, trait, function, constant, field, variant and method; a member
+/// of a trait, at the trait alone and not at each type that has it; and the traits that a type has, together.
 const LINES_MAX: usize = 4_400;
 
 /// Types that may be built and matched to the last field, each with the reason.

@@ -8,7 +8,7 @@ use tamtam::{
     model::{Item, Reply, Scripted},
     ops::{Restore, RestoreError},
     permission::Profile,
-    session::{BranchEvent, Next},
+    session::{BranchEvent, ForkOptions, Next},
     tape::TapeStoreExt as _,
     tools,
 };
@@ -195,7 +195,7 @@ async fn a_fork_puts_back_what_its_parent_changed_before_it() {
     let runtime = runtime(folder.path(), model).await;
     let parent = runtime.create(SessionOptions::new(&work).profile(Profile::Auto)).await.unwrap();
     say(&parent, "edit a, edit b").await;
-    let fork = runtime.fork(parent.id(), None).await.unwrap();
+    let fork = parent.fork(ForkOptions::newest()).await.unwrap();
     say(&fork, "edit c").await;
     let plan = fork.changes(Seq::ZERO).await.unwrap();
     let mut paths: Vec<&str> = plan.to_change().map(|file| file.path.as_str()).collect();

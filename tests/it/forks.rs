@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use tamtam::{
     OpenError, Outcome, Runtime, Seq, Session, SessionOptions,
     model::{Item, Model, Reply, Request, Scripted},
-    session::Role,
+    session::{BranchError, ForkOptions, Role},
     tape::{TapeError, TapeStoreExt as _},
 };
 
@@ -51,12 +51,12 @@ async fn a_fork_goes_on_from_where_it_was_made_and_its_parent_does_not_notice() 
     let parent = first.create(SessionOptions::new(folder.path())).await.unwrap();
     ask(&parent, "a").await;
     ask(&parent, "b").await;
-    let early = first.fork(parent.id(), Some(turn_ends(folder.path(), &parent)[0])).await.unwrap();
-    let late = first.fork(parent.id(), None).await.unwrap();
+    let early = parent.fork(turn_ends(folder.path(), &parent)[0]).await.unwrap();
+    let late = parent.fork(ForkOptions::newest()).await.unwrap();
     assert_eq!(ask(&early, "x").await, "a, x");
     assert_eq!(ask(&late, "y").await, "a, b, y");
     assert_eq!(ask(&parent, "c").await, "a, b, c");
-    let again = first.fork(early.id(), None).await.unwrap();
+    let again = early.fork(ForkOptions::newest()).await.unwrap();
     assert_eq!(ask(&again, "z").await, "a, x, z");
     let texts: Vec<String> = again.messages().await.unwrap().iter().map(tamtam::Message::text).collect();
     assert_eq!(texts, ["a", "a", "x", "a, x", "z", "a, x, z"]);
@@ -91,7 +91,7 @@ async fn a_session_that_runs_can_be_forked_and_both_finish() {
     let parent = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     ask(&parent, "a").await;
     let slow = parent.prompt("slow").await.unwrap();
-    let fork = runtime.fork(parent.id(), None).await.unwrap();
+    let fork = parent.fork(ForkOptions::newest()).await.unwrap();
     let answer = ask(&fork, "x").await;
     // Where the fork stands in the turn depends on how far the parent was.
     assert!(answer == "a, x" || answer == "a, slow, x", "{answer}");
@@ -108,12 +108,10 @@ async fn a_fork_of_nothing_is_refused_with_what_there_is() {
     let runtime = runtime(folder.path(), counting()).await;
     let parent = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     ask(&parent, "a").await;
-    let none = runtime.fork(&"none".parse().unwrap(), None).await.unwrap_err();
-    assert!(matches!(none, OpenError::Tape(TapeError::Missing { .. })), "{none}");
-    let beyond = runtime.fork(parent.id(), Some(Seq(9_999))).await.unwrap_err();
-    assert!(matches!(beyond, OpenError::Tape(TapeError::NoEntry { .. })), "{beyond}");
-    let inside = runtime.fork(parent.id(), Some(Seq(2))).await.unwrap_err();
-    assert!(matches!(inside, OpenError::Tape(TapeError::InsideAppend { .. })), "{inside}");
+    let none = runtime.session(&"none".parse().unwrap()).fork(ForkOptions::newest()).await.unwrap_err();
+    assert!(matches!(none, BranchError::Open(OpenError::Tape(TapeError::Missing { .. }))), "{none}");
+    let beyond = parent.fork(Seq(9_999)).await.unwrap_err();
+    assert!(matches!(beyond, BranchError::Open(OpenError::Tape(TapeError::NoEntry { .. }))), "{beyond}");
     assert_eq!(runtime.list().await.unwrap().len(), 1);
     assert!(runtime.shutdown().await.is_empty());
 }

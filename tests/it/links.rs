@@ -194,17 +194,36 @@ async fn a_child_outlives_the_crashes_of_its_parent_and_its_own() {
     };
     // Its parent says where it is shown when it knows that the child is up; the child may ask its model before that.
     until(async || is_under()).await;
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
     assert_eq!(incarnation(&lab), before);
-    lab.runtime.restart(child.session().id()).await.unwrap();
+    lab.runtime.operate().restart(child.session().id().as_str()).await.unwrap();
     assert!(is_under(), "{}", lab.runtime.tree());
     lab.model.barrier("child").release();
     assert_eq!(down(&child).await, DownReason::Done);
     lab.parent.wait().await.unwrap();
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
     lab.parent.wait().await.unwrap();
     assert_eq!(count(&lab.parent, is_down).await, 1);
     assert_eq!(lab.parent.state().await.unwrap().turns, 1);
+    assert!(lab.runtime.shutdown().await.is_empty());
+}
+
+/// A child that an operator stops, and that a host wakes at once, has its watch again: its parent hears of its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_was_stopped_and_opened_at_once_still_reports_its_end() {
+    let found = || Reply::text("found it").at_barrier("child").when("user: look it up");
+    let lab = lab([Reply::text("thank you"), found(), found()]).await;
+    let child = lab.spawn("look it up", Link::default()).await;
+    lab.model.barrier("child").reached().await;
+    let id = child.session().id().clone();
+    lab.runtime.operate().stop(id.as_str()).await.unwrap();
+    // The watch looks every half second whether the child is down, and never sees it so.
+    let opened = lab.runtime.open(&id).await.unwrap();
+    lab.model.barrier("child").release();
+    opened.wait().await.unwrap();
+    assert_eq!(down(&child).await, DownReason::Done);
+    lab.parent.wait().await.unwrap();
+    assert_eq!(count(&lab.parent, is_down).await, 1);
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
@@ -467,8 +486,8 @@ async fn a_child_is_narrowed_with_its_parent() {
     lab.parent.configure(|settings| settings.rules.push(deny.clone())).await.unwrap();
     let is_narrowed = |record: &Record| matches!(record, Record::Narrowed { .. });
     until(async || count(child.session(), is_narrowed).await == 1).await;
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
-    lab.runtime.restart(child.session().id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
+    lab.runtime.operate().restart(child.session().id().as_str()).await.unwrap();
     lab.model.barrier("child").release();
     assert_eq!(down(&child).await, DownReason::Done);
     assert_eq!((lab.slow.load(Ordering::SeqCst), count(child.session(), is_narrowed).await), (0, 1));

@@ -7,7 +7,7 @@ use tamtam::{
     Millis, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{MicroUsd, Model, ModelError, Price, Reply, Scripted, Usage},
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery},
-    session::{Entry, Link, Record, Settings, State},
+    session::{Entry, ForkOptions, Link, Record, Settings, State},
     tape::{Behind, SessionStatus, Store, StoreOptions, TapeAccess, TapeStore as _, TapeStoreExt as _},
 };
 
@@ -52,6 +52,54 @@ async fn page(runtime: &Runtime, change: impl FnOnce(&mut SessionQuery)) -> Sess
     let page = runtime.sessions(query).await.unwrap();
     assert_eq!((page.behind, page.indexed), (Behind::No, true));
     page
+}
+
+/// A page costs the sessions that changed since the last one, and finds what others did.
+#[tokio::test]
+async fn a_list_looks_at_what_changed() {
+    let folder = taped::folder();
+    let first = runtime(folder.path(), model(), None).await;
+    for n in 0..30 {
+        let session = first.create(named(folder.path(), &format!("s{n:02}"))).await.unwrap();
+        say(&session, "hello").await;
+        sleep(&first, session.id()).await;
+    }
+    assert_eq!(page(&first, |_| {}).await.cost.folders, 30, "the first list looks at all");
+    let again = page(&first, |_| {}).await;
+    assert_eq!((again.cost.folders, again.sessions.len()), (0, 20), "nothing was written");
+    say(&first.session(&"s07".parse().unwrap()), "more").await;
+    let again = page(&first, |_| {}).await;
+    assert_eq!((again.cost.folders, ids(&again)[0]), (1, "s07"));
+    sleep(&first, &"s07".parse().unwrap()).await;
+    // Made, and removed.
+    say(&first.create(named(folder.path(), "new")).await.unwrap(), "hello").await;
+    assert_eq!(ids(&page(&first, |_| {}).await)[0], "new");
+    first.delete(&"s07".parse().unwrap()).await.unwrap();
+    assert!(!ids(&page(&first, |_| {}).await).contains(&"s07"));
+    // Another owner: what it did is seen while it lives, and after its end.
+    let second = runtime(folder.path(), model(), None).await;
+    say(&second.session(&"s03".parse().unwrap()), "from elsewhere").await;
+    assert_eq!(ids(&page(&first, |_| {}).await)[0], "s03");
+    say(&second.session(&"s04".parse().unwrap()), "from elsewhere").await;
+    second.shutdown().await;
+    assert_eq!(ids(&page(&first, |_| {}).await)[0], "s04");
+    // One that came and went between two lists.
+    let third = runtime(folder.path(), model(), None).await;
+    say(&third.session(&"s05".parse().unwrap()), "from elsewhere").await;
+    third.shutdown().await;
+    assert_eq!(ids(&page(&first, |_| {}).await)[0], "s05");
+    assert_eq!(page(&first, |_| {}).await.cost.folders, 0);
+    // By hand: what the page shows is looked at.
+    let store = folder.path().join("store");
+    std::fs::remove_dir_all(store.join("sessions/s05")).unwrap();
+    assert_eq!(ids(&page(&first, |_| {}).await)[..2], ["s04", "s03"]);
+    // Without its index, all is read again.
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        let _ = std::fs::remove_file(store.join(name));
+    }
+    let all = page(&first, |query| query.limit = 100).await;
+    assert_eq!((all.sessions.len(), ids(&all)[0]), (29, "s04"));
+    first.shutdown().await;
 }
 
 fn ids(page: &SessionPage) -> Vec<&str> {
@@ -181,7 +229,7 @@ async fn what_a_list_adds_up_is_what_the_session_adds_up() {
     // Struck in the middle of a request, and gone on with.
     let last = session.prompt("f").await.unwrap();
     never.reached().await;
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     // The request is made again, and gets the same answer.
     never.reached_times(2).await;
     never.release();
@@ -292,8 +340,8 @@ async fn forks_and_children_name_their_parents_and_have_their_titles() {
     let runtime = runtime(folder.path(), model(), None).await;
     let parent = runtime.create(named(folder.path(), "parent")).await.unwrap();
     say(&parent, "Begin here.").await;
-    let fork = runtime.fork(parent.id(), None).await.unwrap();
-    let silent = runtime.fork(fork.id(), None).await.unwrap();
+    let fork = parent.fork(ForkOptions::newest()).await.unwrap();
+    let silent = fork.fork(ForkOptions::newest()).await.unwrap();
     say(&fork, "Go another way.").await;
     let child = parent.spawn_child(named(folder.path(), "child"), "Help me.", Link::LINKED).await.unwrap();
     child.down().await.unwrap();

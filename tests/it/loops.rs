@@ -170,7 +170,7 @@ async fn a_restart_keeps_the_row_and_a_reset_ends_it() {
         let session = lab.session().await;
         let receipt = session.prompt("go").await.unwrap();
         soon(lab.model.barrier("gate").reached()).await;
-        soon(lab.runtime.restart(session.id())).await.unwrap();
+        soon(lab.runtime.operate().restart(session.id().as_str())).await.unwrap();
         if reset {
             session.reset_loops().await.unwrap();
         }

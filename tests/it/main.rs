@@ -9,6 +9,7 @@ mod branch;
 mod call_input;
 #[cfg(feature = "tools")]
 mod cancel;
+mod circles;
 mod compaction;
 mod crash_points;
 #[cfg(feature = "sqlite")]
@@ -43,6 +44,7 @@ mod otp;
 mod outside;
 #[cfg(feature = "http")]
 mod overflow;
+mod pages;
 mod panic_abort;
 mod passive;
 #[cfg(all(feature = "http", feature = "tools"))]

@@ -16,7 +16,7 @@ use tamtam::{
     },
     permission::{Action, Profile, Rule, Ruleset},
     runtime::{Kind, StartError},
-    session::{Finish, Link, MESSAGE_BYTES_MAX, Refusal, Resource},
+    session::{Finish, ForkOptions, Link, MESSAGE_BYTES_MAX, Refusal, Resource},
     tool::{Tool, ToolContext, ToolResult, Toolbox},
 };
 
@@ -272,7 +272,7 @@ fn handles_work_on_another_tokio_and_answer_once_their_own_is_gone() {
         let other = soon("a create", create()).await.unwrap();
         soon("a passivate", runtime.passivate(other.id())).await.unwrap();
         soon("a prompt that wakes", ask(other)).await;
-        soon("a fork", runtime.fork(session.id(), None)).await.unwrap();
+        soon("a fork", session.fork(ForkOptions::newest())).await.unwrap();
     });
 
     let (waits, idle, mut events) = away.block_on(async {
@@ -478,7 +478,7 @@ async fn the_answer_of_a_fallback_costs_what_the_fallback_costs() {
     assert_eq!(bill.lines.iter().map(|line| line.model.clone()).collect::<Vec<_>>(), std::slice::from_ref(&cheap));
     assert_eq!(answer.spent.cost.shown().cost, Some(MicroUsd(3)), "{answer:?}");
     assert_eq!(session.messages().await.unwrap().last().unwrap().model, Some(cheap));
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     assert_eq!(session.state().await.unwrap().spent.of(Resource::Usd), 3_000_000);
     assert!(runtime.shutdown().await.is_empty());
 }

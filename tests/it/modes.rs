@@ -326,7 +326,7 @@ async fn a_grant_for_a_session_ends_with_it() {
     assert_eq!(asked_in(&granted, Grant::Always(Scope::Session)).await, 1);
     let other = lab.runtime.create(profile()).await.unwrap();
     assert_eq!(asked_in(&other, Grant::Once).await, 1, "it was granted in another session");
-    lab.runtime.restart(granted.id()).await.unwrap();
+    lab.runtime.operate().restart(granted.id().as_str()).await.unwrap();
     assert_eq!((asked_in(&granted, Grant::Reject(None)).await, put.began()), (0, 3), "it is on the tape");
     granted.configure(|settings| settings.rules.push(rules("later", &[("edit", Action::Deny)]))).await.unwrap();
     assert_eq!((asked_in(&granted, Grant::Reject(None)).await, put.began()), (0, 3));

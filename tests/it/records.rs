@@ -11,7 +11,7 @@ use tamtam::{
     Message, OpenError, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
     model::{Model, Reply, Scripted},
     runtime::{Kind, RuntimeLimits, StartError},
-    session::{BranchError, Point, Refusal},
+    session::{BranchError, ForkOptions, Point, Refusal},
     tape::{MemoryStore, Store, StoreOptions, TapeError, TapeStore, TapeStoreExt as _},
 };
 
@@ -43,8 +43,8 @@ fn claimed(error: &OpenError) -> bool {
     matches!(error, OpenError::Tape(TapeError::Claimed { .. }))
 }
 
-fn taken(error: &OpenError) -> bool {
-    matches!(error, OpenError::Tape(TapeError::Exists { .. }))
+fn taken(error: &BranchError) -> bool {
+    matches!(error, BranchError::Open(OpenError::Tape(TapeError::Exists { .. })))
 }
 
 /// A hundred at the same moment, over each engine.
@@ -166,32 +166,32 @@ async fn a_fork_under_an_id_is_one_fork_however_often_it_is_asked_for() {
     say(&parent, "a").await;
     let then = parent.state().await.unwrap().seq;
     let named = id("fork");
-    let calls = (0..20).map(|_| runtime.fork_as(parent.id(), Some(then), &named));
+    let calls = (0..20).map(|_| parent.fork(ForkOptions::at(then).id(named.clone())));
     for call in futures_util::future::join_all(calls).await {
         assert_eq!(call.unwrap().id(), &id("fork"));
     }
-    let fork = runtime.fork_as(parent.id(), None, &id("fork")).await.unwrap();
+    let fork = parent.fork(ForkOptions::newest().id(id("fork"))).await.unwrap();
     say(&fork, "b").await;
     say(&parent, "c").await;
     // It has gone on, sleeps, and its parent has gone on.
     runtime.passivate(fork.id()).await.unwrap();
-    for at in [Some(then), None] {
-        let again = runtime.fork_as(parent.id(), at, &id("fork")).await.unwrap();
+    for at in [ForkOptions::at(then), ForkOptions::newest()] {
+        let again = parent.fork(at.id(id("fork"))).await.unwrap();
         assert_eq!(said(&again).await, ["a", "Hello.", "b", "Hello."]);
     }
-    let again = parent.fork_as(then, &id("fork")).await.unwrap();
+    let again = parent.fork(ForkOptions::at(then).id(id("fork"))).await.unwrap();
     assert_eq!(said(&again).await, ["a", "Hello.", "b", "Hello."]);
     // Another entry, another parent, no fork at all, itself.
     let now = parent.state().await.unwrap().seq;
     let other = runtime.create(SessionOptions::new(folder.path()).id(id("other"))).await.unwrap();
     for (parent, at, named) in [
-        (parent.id(), Some(now), "fork"),
-        (other.id(), None, "fork"),
-        (parent.id(), None, "other"),
-        (parent.id(), None, "parent"),
-        (&id("fork"), None, "fork"),
+        (parent.id(), ForkOptions::at(now), "fork"),
+        (other.id(), ForkOptions::newest(), "fork"),
+        (parent.id(), ForkOptions::newest(), "other"),
+        (parent.id(), ForkOptions::newest(), "parent"),
+        (&id("fork"), ForkOptions::newest(), "fork"),
     ] {
-        let error = runtime.fork_as(parent, at, &id(named)).await.unwrap_err();
+        let error = runtime.session(parent).fork(at.id(id(named))).await.unwrap_err();
         assert!(taken(&error), "{named}: {error}");
     }
     assert_eq!(runtime.list().await.unwrap().len(), 3);
@@ -213,7 +213,7 @@ async fn a_fork_whose_maker_died_is_made_whole_by_the_same_call() {
     second.wait().await.unwrap();
     // The point lies inside an append: the fork is made behind it, and goes back.
     let before_b = Point::BeforeMessage("b".into());
-    let whole = parent.fork_as(before_b.clone(), &id("whole")).await.unwrap();
+    let whole = parent.fork(ForkOptions::at(before_b.clone()).id(id("whole"))).await.unwrap();
     assert_eq!(said(&whole).await, ["a", "re a"]);
     let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
     let entry = store.forked_from(&id("whole")).unwrap().unwrap().seq;
@@ -223,11 +223,11 @@ async fn a_fork_whose_maker_died_is_made_whole_by_the_same_call() {
     store.close(Duration::from_secs(5)).unwrap();
     for named in ["empty", "half", "whole"] {
         for _ in 0..2 {
-            let fork = parent.fork_as(before_b.clone(), &id(named)).await.unwrap();
+            let fork = parent.fork(ForkOptions::at(before_b.clone()).id(id(named))).await.unwrap();
             assert_eq!(said(&fork).await, ["a", "re a"], "{named}");
             runtime.passivate(fork.id()).await.unwrap();
         }
-        let other = parent.fork_as(Point::BeforeMessage("a".into()), &id(named)).await.unwrap_err();
+        let other = parent.fork(ForkOptions::at(Point::BeforeMessage("a".into())).id(id(named))).await.unwrap_err();
         assert_eq!(other.kind(), Kind::Exists, "{named}: {other}");
         assert!(runtime.exists(&id(named)).await.unwrap());
     }
@@ -243,16 +243,17 @@ async fn a_named_fork_that_does_not_wake_is_not_deleted() {
     let parent = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     say(&parent, "a").await;
     let then = parent.state().await.unwrap().seq;
-    let fork = parent.fork_as(then, &id("fork")).await.unwrap();
+    let fork = parent.fork(ForkOptions::at(then).id(id("fork"))).await.unwrap();
     say(&fork, "b").await;
     runtime.passivate(fork.id()).await.unwrap();
     let other = start(folder.path()).await;
     other.open(&id("fork")).await.unwrap();
-    let error = parent.fork_as(then, &id("fork")).await.unwrap_err();
+    let error = parent.fork(ForkOptions::at(then).id(id("fork"))).await.unwrap_err();
     assert!(matches!(&error, BranchError::Open(error) if claimed(error)), "{error}");
-    assert!(runtime.fork_as(parent.id(), None, &id("fork")).await.is_err_and(|error| claimed(&error)));
+    let error = parent.fork(ForkOptions::newest().id(id("fork"))).await.unwrap_err();
+    assert!(matches!(&error, BranchError::Open(error) if claimed(error)), "{error}");
     assert!(other.shutdown().await.is_empty());
-    let fork = parent.fork_as(then, &id("fork")).await.unwrap();
+    let fork = parent.fork(ForkOptions::at(then).id(id("fork"))).await.unwrap();
     assert_eq!(said(&fork).await, ["a", "Hello.", "b", "Hello."]);
     assert!(runtime.shutdown().await.is_empty());
 }

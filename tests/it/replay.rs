@@ -8,7 +8,7 @@ use tamtam::{
     model::{ErrorKind, ModelError, Reply, Scripted},
     ops::replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
     permission::{Action, Rule, Ruleset},
-    session::{Entry, Grant, Next, Record, Scope},
+    session::{Entry, ForkOptions, Grant, Next, Record, Scope},
     tape::{Append, Store, StoreOptions, TapeAccess, TapeStore as _, TapeStoreExt as _},
     tools,
 };
@@ -303,9 +303,9 @@ async fn a_fork_replays_from_the_first_entry_of_its_parent_on() {
     let folder = taped::folder();
     let id = story(folder.path(), "a").await;
     let runtime = runtime(folder.path(), vec![Reply::text("On the other hand."); 3]).await;
-    let fork = runtime.fork(&id, None).await.unwrap();
+    let fork = runtime.session(&id).fork(ForkOptions::newest()).await.unwrap();
     fork.prompt("otherwise").await.unwrap().wait().await.unwrap();
-    let again = runtime.fork(fork.id(), None).await.unwrap();
+    let again = fork.fork(ForkOptions::newest()).await.unwrap();
     again.prompt("once more").await.unwrap().wait().await.unwrap();
     let parent = runtime.open(&id).await.unwrap();
     parent.prompt("the parent goes on").await.unwrap().wait().await.unwrap();

@@ -216,7 +216,7 @@ async fn a_call_that_was_denied_while_it_ran_is_not_run_again() {
     look.has_run(1).await;
     let deny = rules("a person", &[("look", "*", Action::Deny)]);
     session.configure(|settings| settings.rules.push(deny.clone())).await.unwrap();
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     idle(&session).await;
     assert_eq!(look.runs(), 1);
     assert!(shown(&model).contains("Permission denied: look *"), "{}", shown(&model));

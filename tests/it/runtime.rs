@@ -250,7 +250,7 @@ async fn a_session_whose_actor_dies_goes_on_from_its_tape() {
     let queued = session.prompt("and then").await.unwrap();
     event(&mut events, |kind| matches!(kind, EventKind::CallProgress { .. }).then_some(())).await;
 
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
 
     assert_eq!(prompt.wait().await.unwrap().text, "went on");
     assert_eq!(queued.wait().await.unwrap().text, "next");
@@ -757,7 +757,7 @@ async fn those_who_wait_outlive_the_actor_and_an_open_ask_leaves_nothing_behind(
     while session.state().await.unwrap().open.is_empty() {
         tokio::task::yield_now().await;
     }
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     session.answer(open, Grant::Once).await.unwrap();
     assert_eq!(answered.await.unwrap().unwrap().text, "asked and done");
     assert!(idle.await.unwrap().is_ok());
@@ -861,7 +861,7 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
     assert!(runtime.tree().to_string().contains("parked"), "{}", runtime.tree());
 
     // Its turn waits now: it was cut off twice with nothing new in between. So it can be looked at, and aborted.
-    runtime.unpark(poisoned.id()).await.unwrap();
+    runtime.operate().unpark(poisoned.id().as_str()).await.unwrap();
     poisoned.abort("give it up").await.unwrap();
     poisoned.wait().await.unwrap();
     assert!(poisoned.state().await.unwrap().turn.is_none());

@@ -196,6 +196,29 @@ async fn a_reader_who_comes_late_has_the_answer_and_the_end() {
         rest.push(next);
     }
     assert!(matches!(rest.first(), Some(Next::Lagged(missing)) if *missing > 1_000), "{:?}", rest.first());
+    let last = rest.last().unwrap();
+    assert!(matches!(last, Next::Event(event) if matches!(event.kind, EventKind::TurnFinished { .. })), "{last:?}");
+    assert!(rest.len() > 4_000, "what was not lost is shown: {}", rest.len());
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A message that is sent again under its id, while its turn runs: the stream has the rest of the turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_is_sent_again_has_the_rest_of_its_turn_as_a_stream() {
+    let folder = taped::folder();
+    let (runtime, session, model) = session(&folder, [Reply::text("hello").at_barrier("model")], |_| {}).await;
+    let message = Message::user("go");
+    let first = session.prompt(message.clone()).await.unwrap();
+    model.barrier("model").reached().await;
+    let mut again = session.prompt_streaming(message).await.unwrap();
+    model.barrier("model").release();
+    let mut rest = Vec::new();
+    while let Some(next) = again.next().await {
+        rest.push(next);
+    }
+    let last = rest.last().unwrap();
+    assert!(matches!(last, Next::Event(event) if matches!(event.kind, EventKind::TurnFinished { .. })), "{last:?}");
+    assert_eq!(again.answer().await.unwrap(), first.wait().await.unwrap());
     assert!(runtime.shutdown().await.is_empty());
 }
 

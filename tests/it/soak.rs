@@ -229,7 +229,7 @@ impl Killer {
                 return true;
             }
         }
-        let restarted = runtime.restart(session.id()).await.is_ok();
+        let restarted = runtime.operate().restart(session.id().as_str()).await.is_ok();
         self.restarted.fetch_add(usize::from(restarted), Ordering::SeqCst);
         restarted
     }

@@ -7,7 +7,7 @@ use tamtam::{
     model::{Item, Reply, Scripted},
     ops::{self, KeptReason, Sweep, SweepPolicy, SweepReason},
     runtime::SweepReport,
-    session::Link,
+    session::{ForkOptions, Link},
     tape::{Store, StoreOptions, TapeStoreExt as _},
 };
 
@@ -72,7 +72,7 @@ async fn a_sweep_takes_what_sleeps_and_nothing_that_is_needed() {
         sessions.push(session);
     }
     let [awake, asleep, parked, protected, origin] = &sessions[..] else { panic!("five") };
-    let fork = runtime.fork(origin.id(), None).await.unwrap();
+    let fork = origin.fork(ForkOptions::newest()).await.unwrap();
     let parent = runtime.create(named(folder.path(), "parent")).await.unwrap();
     let child = parent.spawn_child(named(folder.path(), "child"), "hi", Link::MONITORED).await.unwrap();
     child.down().await.unwrap();

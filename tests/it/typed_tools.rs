@@ -304,7 +304,7 @@ async fn a_bad_name_or_schema_is_an_error_at_the_start() {
     let why = start(tool::typed("with space", "", |_: NoArguments, _| async {})).await.unwrap_err();
     assert!(why.contains("a tool is called \"with space\""), "{why}");
     let why = start(tool::typed("number", "", |_: u32, _| async {})).await.unwrap_err();
-    assert!(why.contains("the arguments of the tool \"number\" are no JSON object"), "{why}");
+    assert!(why.contains("the arguments of the tool \"number\" are not a JSON object"), "{why}");
     start(tool::typed("fine", "", |_: Order, _| async {})).await.unwrap();
     start(tool::typed("fine", "", |_: Value, _| async {})).await.unwrap();
 }

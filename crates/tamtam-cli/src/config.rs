@@ -104,10 +104,11 @@ impl Config {
         let mut turn = given.clone();
         let mut from = BTreeMap::new();
         let is_stricter_only = |layer: &Said, name: &str| layer.layer == Layer::Project && name.starts_with("sandbox.");
+        // The model that will answer, whichever layer names it: an address or a price is that of a model, and a key must not go
+        // elsewhere.
+        let of_files = || self.layers.iter().rev().find_map(|layer| layer.values.get("model").cloned());
+        let chosen = given.model.model.clone().or(of_session.map(ModelRef::to_string)).or_else(of_files);
         for layer in self.layers.iter().rev() {
-            // The model that was chosen above this layer: an address or a price is that of a model, and a key must not go
-            // elsewhere.
-            let chosen = turn.model.model.clone().or(of_session.map(ModelRef::to_string));
             for setting in settings::ALL {
                 let Some(text) = layer.values.get(setting.name) else { continue };
                 let is_kept = of_session.is_some() && setting.of_session;

@@ -169,7 +169,8 @@ impl Play {
         self.say(LONG_WORK).await?;
         self.until(|kind| matches!(kind, EventKind::CallStarted { .. })).await?;
         self.say(GOODBYE).await?;
-        self.runtime.restart(self.session.id()).await?;
+        let restarted = self.runtime.operate().restart(self.session.id().as_str()).await;
+        restarted.map_err(|error| Failure::failed(error.to_string()))?;
         self.until(|kind| matches!(kind, EventKind::TurnFinished { .. })).await?;
 
         // The actor panics while the model is about to answer: the worst moment for a bug.

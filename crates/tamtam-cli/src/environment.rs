@@ -3,8 +3,8 @@
 //!
 //! A wrong folder is a usage error that names the argument to correct it. Nothing here creates a folder.
 //!
-//! A change must keep this: the other code of `cli` takes variables and folders from [`Environment`] only. The exceptions are
-//! `TAMTAM_LOG`, which `cli.rs` reads, and the system's folder for temporary files.
+//! A change must keep this: the other code of this crate takes variables and folders from [`Environment`] only. The exceptions are
+//! `TAMTAM_LOG`, which `main.rs` reads, and the system's folder for temporary files.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,7 @@
 //! How a command ends: with an exit code ([`Exit`]), and after most failures with one line for the user ([`Failure`]).
 //!
 //! Each error of the library that reaches a user is turned into a [`Failure`] here, or in the module of its command. Where
-//! something can be done, its message says what. Does no I/O: `cli::end` writes and escapes the line.
+//! something can be done, its message says what. Does no I/O: `end` in `main.rs` writes and escapes the line.
 //!
 //! A change must keep the numbers of [`Exit`] and the words of [`Failure::kind`], which programs read: both are a promise
 //! (`docs/FORMATS.md`).
@@ -106,10 +106,12 @@ impl From<TapeError> for Failure {
     fn from(error: TapeError) -> Failure {
         let (exit, advice) = match &error {
             _ if error.is_full() => (Exit::Failed, ": free some space there; nothing that was accepted is lost"),
+            TapeError::Index { is_damaged: true, .. } => (Exit::Failed, ": `tamtam tape rebuild` rebuilds it"),
+            // The database says "disk I/O error" of a full disk too.
             TapeError::Index { message, .. } if message.contains("disk") => {
-                (Exit::Failed, ": free some space there; the tapes are as they were")
+                (Exit::Failed, ": if the disk is full, free some space there; the tapes are as they were")
             }
-            TapeError::Index { .. } => (Exit::Failed, ": `tamtam tape rebuild` rebuilds it"),
+            TapeError::Index { .. } => (Exit::Failed, ""),
             TapeError::Claimed { .. } => (Exit::Failed, ": wait until that process ends, or use another session"),
             TapeError::Damaged(_) => {
                 (Exit::Failed, ": `tamtam tape verify` lists the damage, `tamtam tape fork ID` continues before it")
@@ -169,6 +171,26 @@ impl From<SendError> for Failure {
                 Failure::failed("the session kept crashing; `tamtam resume ID` tries once more").of(kind)
             }
             other => Failure::failed(other.to_string()).of(kind),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "database disk image is malformed" was taken for a full disk.
+    #[test]
+    fn only_a_damaged_index_is_to_be_rebuilt_and_only_a_full_disk_to_be_cleared() {
+        for (message, is_damaged, advice) in [
+            ("database disk image is malformed", true, ": `tamtam tape rebuild` rebuilds it"),
+            ("database or disk is full", false, ": free some space there; nothing that was accepted is lost"),
+            ("disk I/O error", false, ": if the disk is full, free some space there; the tapes are as they were"),
+            ("another process writes it", false, ""),
+        ] {
+            let error = TapeError::Index { op: "read", message: message.to_owned(), is_damaged };
+            let plain = error.to_string();
+            assert_eq!(Failure::from(error).message.strip_prefix(&plain), Some(advice), "{message}");
         }
     }
 }

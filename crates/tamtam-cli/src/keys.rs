@@ -1,5 +1,5 @@
 //! The line that a person types at a terminal: turns keys into lines, and says what of it is on the screen. A pure state machine;
-//! `cli/terminal.rs` reads the keys, `cli/output.rs` draws.
+//! `terminal.rs` reads the keys, `output.rs` draws.
 //!
 //! The terminal's own editing of lines is off, because it cuts a line at 4,095 bytes, makes a paste many lines, and cannot tell
 //! what was typed before a question from what was typed after it. Here a paste is one text of any number of lines, which only the

@@ -1,9 +1,9 @@
 //! The `tamtam` binary, the command line of the library: reads arguments, environment and folders, hands them to the library, and shows what happens.
 //!
 //! Variables, the home folder, the current folder and the clock's date are read here and nowhere in the library. A command
-//! that fails prints one line on stderr that says why, and what to do where something can be done; it prints none if its reader is
-//! gone or the user has stopped it. The exit code says how the command ended; a command whose answer is a bad finding, such as a
-//! damaged tape, prints the answer and ends with 1.
+//! that fails prints one line on stderr that says why, and what to do where something can be done; it prints none if the reader of
+//! a session is gone or the user has stopped it. The exit code says how the command ended; a command whose answer is a bad finding,
+//! such as a damaged tape, prints the answer and ends with 1.
 //!
 //! A change must keep this: the exit codes are a promise (`docs/FORMATS.md`, "Exit codes"); text of a model, a tool or a file that
 //! is shown to people passes through `escape`, because it may hold sequences that a terminal obeys; and [`print()`], which blocks,
@@ -179,13 +179,26 @@ fn note(line: &str) {
     drop(std::io::stderr().write_all(format!("{}\n", escape::line(line)).as_bytes()));
 }
 
-/// Writes the answer of a command to stdout, and gives the exit of a command that is done. If the reader of stdout is gone, the
-/// command ends quietly.
+/// Writes the answer of a command to stdout, and returns the exit of a command that is done. If the reader of stdout is gone, the
+/// text is dropped and the command continues: its work and its exit code do not depend on a reader.
 fn print(text: &str) -> Result<Exit, Failure> {
+    written(text).map(|_| Exit::Done)
+}
+
+/// As [`print()`], for a text that a person is asked about next: an error if the reader of stdout is gone.
+fn print_to_be_read(text: &str) -> Result<(), Failure> {
+    match written(text)? {
+        true => Ok(()),
+        false => Err(Failure::failed("nothing was changed: stdout is closed, so you would not see what you are asked")),
+    }
+}
+
+/// Writes to stdout; whether it has a reader.
+fn written(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(Exit::Done),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::quiet(Exit::Done)),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::failed(format!("failed to write to stdout: {error}"))),
     }
 }

@@ -3,7 +3,7 @@
 //! Only a regular file is read: a FIFO would wait for a writer, and a device has no end. [`bytes`] and [`text`] also have a bound.
 //! [`open`] has none; its caller must read piece by piece.
 //!
-//! A change must keep this: the code of `cli` opens such files to read here and nowhere else, or a command could hang or fill the
+//! A change must keep this: this crate opens such files to read here and nowhere else, or a command could hang or fill the
 //! memory. One file is opened by the library instead: that of `tamtam replay --test`.
 
 use std::{fs::File, io::Read as _, os::unix::fs::OpenOptionsExt as _, path::Path};

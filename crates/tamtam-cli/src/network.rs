@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tamtam::model::{HttpOptions, Proxies, Secret};
+use url::Url;
 
 use super::{environment::Environment, failure::Failure, models, named_file};
 
@@ -20,11 +21,15 @@ const CA_BYTES_MAX: u64 = 4 << 20;
 /// Hosts that are reached without a proxy, whatever `NO_PROXY` says.
 const OWN_MACHINE: &str = "localhost,127.0.0.0/8,::1";
 
+/// What is written in the place of a proxy for none.
+pub(super) const NO_PROXY: &str = "none";
+
 /// How requests to providers leave this machine.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct NetworkArguments {
     /// HTTP proxy for requests to providers, or none [default: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, except for NO_PROXY]
-    #[arg(long, value_name = "URL", value_parser = proxy)]
+    // Checked in `proxy_for`: the error of the parser of arguments would show a password.
+    #[arg(long, value_name = "URL")]
     pub(super) proxy: Option<String>,
     /// File of PEM certificates to trust in addition to the system's
     #[arg(long, value_name = "FILE")]
@@ -63,18 +68,14 @@ impl NetworkArguments {
 
     /// The proxy for addresses of that scheme.
     pub(super) fn proxy_for(&self, scheme: &str, environment: &Environment) -> Result<Option<Named>, Failure> {
-        match self.proxy.as_deref() {
-            Some("none") => return Ok(None),
-            Some(url) => return Ok(Some(Named { by: "--proxy", url: url.to_owned() })),
-            None => {}
-        }
         let of_scheme = if scheme == "https" { "HTTPS_PROXY" } else { "HTTP_PROXY" };
-        let Some((by, url)) = either(environment, of_scheme).or_else(|| either(environment, "ALL_PROXY")) else {
+        let variable = || either(environment, of_scheme).or_else(|| either(environment, "ALL_PROXY"));
+        let Some((by, text)) = self.proxy.as_deref().map(|text| ("--proxy", text)).or_else(variable) else {
             return Ok(None);
         };
         let url =
-            proxy(url).map_err(|why| Failure::usage(format!("{by}: {why}; --proxy none goes without a proxy")))?;
-        Ok(Some(Named { by, url }))
+            proxy(text).map_err(|why| Failure::usage(format!("{by}: {why}; --proxy none goes without a proxy")))?;
+        Ok(url.map(|url| Named { by, url }))
     }
 
     /// The text of the file of certificates.
@@ -99,16 +100,33 @@ fn either<'a>(environment: &'a Environment, name: &'static str) -> Option<(&'sta
     small.or_else(|| environment.get(name)).map(|value| (name, value))
 }
 
-/// Reads the address of a proxy, or `none`.
-pub(super) fn proxy(text: &str) -> Result<String, String> {
-    let with_scheme = if text.contains("://") || text == "none" { text.to_owned() } else { format!("http://{text}") };
-    match with_scheme.split_once("://") {
-        None => Ok(with_scheme),
-        Some(("http" | "https", host)) if !host.is_empty() => Ok(with_scheme),
-        Some((scheme, _)) if scheme.starts_with("socks") => {
-            Err("a SOCKS proxy is not supported: name an HTTP proxy".to_owned())
-        }
-        Some(_) => Err("a proxy is written as http://HOST:PORT".to_owned()),
+/// Reads the address of a proxy; `None` for `none`. An error never quotes the text, which may have a password.
+pub(super) fn proxy(text: &str) -> Result<Option<String>, String> {
+    if text == NO_PROXY {
+        return Ok(None);
+    }
+    let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    if with_scheme.starts_with("socks") {
+        return Err("a SOCKS proxy is not supported: name an HTTP proxy".to_owned());
+    }
+    // With a path it may be a password that has a `/`, and the host another one than was meant.
+    let is_address = |url: &Url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.path() == "/"
+            && url.query().is_none()
+            && url.fragment().is_none()
+    };
+    match Url::parse(&with_scheme) {
+        Ok(url) if is_address(&url) => Ok(Some(with_scheme)),
+        _ => Err("a proxy is written as http://HOST:PORT".to_owned()),
+    }
+}
+
+/// A proxy as it may be printed.
+pub(super) fn proxy_shown(text: &str) -> String {
+    match proxy(text) {
+        Ok(url) => url.map_or_else(|| NO_PROXY.to_owned(), |url| models::shown(&url)),
+        Err(why) => format!("({why})"),
     }
 }
 
@@ -120,7 +138,7 @@ mod tests {
 
     /// The proxy of each scheme, and the hosts without one.
     fn proxies(proxy: Option<&str>, variables: &[(&str, &str)]) -> Result<[Option<String>; 3], Failure> {
-        let given = NetworkArguments { proxy: proxy.map(|text| super::proxy(text).unwrap()), ca: None };
+        let given = NetworkArguments { proxy: proxy.map(str::to_owned), ca: None };
         let proxies = given.options(&Environment::of(variables))?.proxies;
         let shown = |secret: Option<Secret>| secret.map(|secret| secret.reveal().to_owned());
         Ok([shown(proxies.http), shown(proxies.https), Some(proxies.except)])
@@ -144,6 +162,7 @@ mod tests {
                 [None, text("http://small:1"), own.clone()],
             ),
             (Some("none"), &[("ALL_PROXY", "socks5://a:1")], [None, None, own.clone()]),
+            (None, &[("HTTPS_PROXY", "none"), ("ALL_PROXY", "a:1")], [text("http://a:1"), None, own.clone()]),
             (Some("p:3128"), &[("ALL_PROXY", "a:1")], [text("http://p:3128"), text("http://p:3128"), own]),
             (None, &[("NO_PROXY", "corp.example")], [None, None, Some(format!("corp.example,{OWN_MACHINE}"))]),
         ];
@@ -154,11 +173,25 @@ mod tests {
 
     #[test]
     fn a_proxy_that_cannot_be_used_is_an_error_and_is_not_passed_over() {
-        for (variable, value) in [("ALL_PROXY", "socks5h://127.0.0.1:1080"), ("HTTPS_PROXY", "ftp://x")] {
-            let failure = proxies(None, &[(variable, value)]).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.message.starts_with(variable) && !failure.message.contains(value), "{}", failure.message);
+        for value in [
+            "socks5h://127.0.0.1:1080",
+            "ftp://x",
+            "http://h:99999",
+            "http://:8080",
+            "http://a b:1",
+            "http://user:hunter2/x@h:1",
+            "http://user:80/hunter2@h:1",
+        ] {
+            for (by, refused) in
+                [("HTTPS_PROXY", proxies(None, &[("HTTPS_PROXY", value)])), ("--proxy", proxies(Some(value), &[]))]
+            {
+                let Failure { exit, message, .. } = refused.unwrap_err();
+                assert_eq!(exit, Exit::Usage);
+                assert!(message.starts_with(by) && !message.contains(value), "{value}: {message}");
+            }
+            assert!(!proxy_shown(value).contains("hunter2"), "{value}");
         }
+        assert_eq!(proxy_shown("user:hunter2@h:1"), "http://h:1");
     }
 
     #[test]

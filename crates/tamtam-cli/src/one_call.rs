@@ -34,19 +34,21 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
     let mut context = ToolContext::detached(workspace, spill);
     context.processes = Processes::new(Environment::watch(), None);
     let limit = tool.limit(&arguments);
-    let running = tokio::time::timeout(limit, tool.run(arguments, &context));
-    let result = tokio::select! {
-        result = running => result,
-        _ = tokio::signal::ctrl_c() => {
-            context.cancel();
-            drop(context.processes.close().await);
-            return Err(Failure::quiet(Exit::Aborted));
+    let ended = tokio::select! {
+        result = tool.run(arguments, &context) => Ok(result),
+        () = tokio::time::sleep(limit) => {
+            Err(Failure::failed(format!("{} took longer than {} s and was stopped", given.name, limit.as_secs())))
         }
+        _ = tokio::signal::ctrl_c() => Err(Failure::quiet(Exit::Aborted)),
     };
-    drop(context.processes.close().await);
-    let result = result.map_err(|_| {
-        Failure::failed(format!("{} took longer than {} s and was stopped", given.name, limit.as_secs()))
-    })?;
+    if ended.is_err() {
+        context.cancel();
+    }
+    let swept = context.processes.close().await;
+    if !swept.left.is_empty() {
+        note(&format!("warning: processes of the call could not be ended and run on: {:?}", swept.left));
+    }
+    let result = ended?;
     let is_error = result.is_error();
     let shown = json!({"content": result.content, "details": result.details, "is_error": is_error});
     print(&format!("{shown}\n"))?;
@@ -56,7 +58,6 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
 /// Judges one call as a session in that workspace would, and prints the decision.
 pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Result<Exit, Failure> {
     let (tool, arguments) = call(&given.tool, &given.json, &environment.tools())?;
-    tool.check(&arguments).map_err(|why| Failure::usage(format!("bad arguments for {}: {why}", given.tool)))?;
     let root = environment.workspace(given.workspace.as_deref())?;
     let config = Config::load(environment, &root, given.config.as_deref())?;
     config.notes.iter().for_each(|why| note(&format!("warning: {why}")));
@@ -130,7 +131,7 @@ fn why(verdict: &RuleVerdict, accesses: &[Access], is_linked: bool) -> String {
     }
 }
 
-/// The tool called `name`, and its arguments.
+/// The tool called `name`, and its arguments, which it takes.
 fn call(name: &str, arguments: &str, toolbox: &Toolbox) -> Result<(std::sync::Arc<dyn Tool>, Value), Failure> {
     let tool = toolbox.find(name).cloned().ok_or_else(|| Failure::usage(toolbox.unknown_tool(name)))?;
     let refused = |why: &dyn std::fmt::Display| {
@@ -139,5 +140,9 @@ fn call(name: &str, arguments: &str, toolbox: &Toolbox) -> Result<(std::sync::Ar
         ))
     };
     let value: Value = serde_json::from_str(arguments).map_err(|error| refused(&format!("not JSON: {error}")))?;
-    if value.is_object() { Ok((tool, value)) } else { Err(refused(&"not an object")) }
+    if !value.is_object() {
+        return Err(refused(&"not an object"));
+    }
+    tool.check(&value).map_err(|why| Failure::usage(format!("bad arguments for {name}: {why}")))?;
+    Ok((tool, value))
 }

@@ -18,8 +18,8 @@ const ON_TERMINAL: Duration = Duration::from_millis(100);
 /// Least time between two lines elsewhere.
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
-/// The progress of one command. Nothing is shown during the first interval, so a quick command shows none; a line on a terminal is
-/// cleared on drop.
+/// The progress of one command. Nothing is shown during the first interval, so a quick command shows none. On a terminal, the drop
+/// clears the line: drop it before anything else is printed, or the text continues that line.
 pub(super) struct Progress {
     on_terminal: bool,
     /// When something was last shown; at first, the start.

@@ -72,6 +72,10 @@ impl Renderer {
     /// The pieces for one event; none for an event that is not shown.
     pub(super) fn show(&mut self, kind: &EventKind, time: Millis) -> Vec<Show> {
         let mut show = Vec::new();
+        if ends_stream(kind) {
+            self.streamed.clear();
+            self.end_line(&mut show);
+        }
         match kind {
             EventKind::TextDelta { text } => {
                 self.streamed.push_str(text);
@@ -89,8 +93,6 @@ impl Renderer {
                 self.end_line(&mut show);
             }
             EventKind::RequestFailed { error, .. } => {
-                self.streamed.clear();
-                self.end_line(&mut show);
                 self.note(format!("! request failed: {}", escape::short(error, NOTE_MAX)), &mut show);
             }
             EventKind::TurnStarted { .. } => (self.in_turn, self.started) = (true, Vec::new()),
@@ -100,11 +102,7 @@ impl Renderer {
             }
             // The message that begins a turn was typed a moment ago.
             EventKind::Queued { .. } if !self.in_turn => {}
-            EventKind::TurnFinished { .. } => {
-                self.in_turn = false;
-                self.streamed.clear();
-                self.end_line(&mut show);
-            }
+            EventKind::TurnFinished { .. } => self.in_turn = false,
             kind => {
                 if let Some(line) = note(kind, time) {
                     self.note(line, &mut show);
@@ -179,6 +177,13 @@ impl Renderer {
         }
         show.push(Show::Note(line));
     }
+}
+
+/// Whether no text can follow that continues what was streamed: the answer is over, or its request broke off, and another one
+/// begins from the start.
+fn ends_stream(kind: &EventKind) -> bool {
+    use EventKind::{RequestFailed, SessionRecovered, StepFinished, TurnFinished};
+    matches!(kind, RequestFailed { .. } | SessionRecovered { .. } | StepFinished { .. } | TurnFinished { .. })
 }
 
 /// The note for an event; `None` for an event that is not shown.

@@ -75,7 +75,7 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
         return match check(file) {
             Ok(checked) => as_recorded(&checked.session, checked.entries, checked.decisions),
             Err(CheckError::Differs { session, difference }) => {
-                Ok(differs(&format!("{session} does not replay: {}\n", escape::text(&difference.to_string()))))
+                differs(&format!("{session} does not replay: {}\n", escape::text(&difference.to_string())))
             }
             Err(error) => Err(error.into()),
         };
@@ -91,10 +91,10 @@ pub(super) fn replay(given: &ReplayArguments, environment: &Environment) -> Resu
     if let Some(file) = &given.to_test {
         let written = write_test(&store, session, file)?;
         let shown = escape::line(&file.display().to_string());
-        drop(print(&format!(
+        print(&format!(
             "{shown}: {} entries of {session}\nrun it with `tamtam replay --test {shown}`, or from cargo test as its first lines say\n",
             written.entries
-        )));
+        ))?;
     }
     let mut replay = Replay::open(&store, session)?;
     if given.from_anchor {
@@ -114,7 +114,7 @@ fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArgument
     let fork = |step: &Step| branch::make_fork(path, session, Some(&Point::At(step.last())), given.fork.clone());
     let by_hand = given.step && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let wanted = given.fork_at.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
-    let (mut decisions, mut entries, mut last, mut is_read) = (0, 0, 0, true);
+    let (mut decisions, mut entries, mut last) = (0, 0, 0);
     let all = replay.decisions();
     if by_hand {
         note("Enter: next decision; f: fork the session here; q: quit");
@@ -123,14 +123,15 @@ fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArgument
         decisions += 1;
         entries += step.recorded.len();
         last = step.number;
-        // Where nobody reads on, the replay still goes on to its verdict.
-        is_read = is_read && (!given.step || print(&told(&step)).is_ok());
+        if given.step {
+            print(&told(&step))?;
+        }
         if let Some(difference) = &step.difference {
             let text = format!(
                 "{session} does not replay: decision {} ({}) does not match the tape\n{difference}\n",
                 step.number, step.signal
             );
-            return Ok(differs(&escape::text(&text)));
+            return differs(&escape::text(&text));
         }
         if wanted == Some(step.number) {
             return fork(&step);
@@ -153,10 +154,9 @@ fn walk(replay: Replay, session: &SessionId, path: &Path, given: &ReplayArgument
     as_recorded(session, entries, decisions)
 }
 
-/// Says where it differs. The exit says so too, also where nobody reads it.
-fn differs(words: &str) -> Exit {
-    drop(print(words));
-    Exit::Failed
+/// Says where it differs.
+fn differs(words: &str) -> Result<Exit, Failure> {
+    print(words).map(|_| Exit::Failed)
 }
 
 fn as_recorded(session: &SessionId, entries: usize, decisions: usize) -> Result<Exit, Failure> {
@@ -207,6 +207,6 @@ fn typed() -> Key {
 fn compare(store: &Store, session: &SessionId, other: &SessionId) -> Result<Exit, Failure> {
     match diverge(&store.appends(session)?, &store.appends(other)?) {
         None => print(&format!("{session} and {other} are the same, except for ids and times\n")),
-        Some(divergence) => Ok(differs(&format!("{}\n", escape::text(&divergence.to_string())))),
+        Some(divergence) => differs(&format!("{}\n", escape::text(&divergence.to_string()))),
     }
 }

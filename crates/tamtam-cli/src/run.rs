@@ -9,7 +9,7 @@
 //! The command ends when the session is idle and none of its tasks is open, with the outcome of the newest turn that ended
 //! meanwhile. It ends earlier, and `resume` can continue the session, if the session refuses a call of this command or was closed,
 //! the tape cannot be written, the session crashes twice without progress, nobody reads the output, Ctrl-C is pressed twice, or
-//! SIGTERM or SIGHUP comes.
+//! SIGTERM, SIGHUP or SIGQUIT comes.
 //!
 //! A change must keep this: the narrator waits for the reader of the output, and the listener waits for room after an answer, but
 //! not before it carries out an abort. The task that hears signals waits for neither, so that a reader that takes nothing cannot
@@ -122,7 +122,8 @@ enum Prompt {
 async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exit, Failure> {
     let Opened { runtime, session, mut events, hints, asked, opened, used, trust, not_read } = opened;
     let (id, has_prompt) = (session.id().clone(), prompt.is_some());
-    let (terminal, output) = screen(json).map_err(|error| failed_to_start(&error))?;
+    let shown = open::or_shut_down(&runtime, screen(json).map_err(|error| failed_to_start(&error))).await;
+    let (terminal, output) = shown.map_err(|failure| not_begun(failure, json))?;
     let view = View::new(json, session.clone(), output.clone());
     view.listen_to(&mut events);
     not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
@@ -134,8 +135,15 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
         _ => Vec::new(),
     };
     let host = Host { runtime: runtime.clone(), session: session.clone(), trust };
-    let listener = Listener::start(host, view.clone(), terminal);
-    let mut listener = listener.map_err(|error| failed_to_start(&error))?;
+    let listener = Listener::start(host, view.clone(), terminal).map_err(|error| failed_to_start(&error));
+    let mut listener = match open::or_shut_down(&runtime, listener).await {
+        Ok(listener) => listener,
+        Err(failure) => {
+            // What was said before stays before the line of the failure.
+            output.finish().await;
+            return Err(not_begun(failure, json));
+        }
+    };
     let drive = Drive { view: view.clone(), session, opened, left_out, output: output.clone() };
     let (ended, heard) = drive.carry_through(prompt, &asked, events, &mut listener).await;
     let used = ended.as_ref().ok().map(|ended| ended.used.since(&used)).unwrap_or_default();
@@ -148,11 +156,10 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
         }
     };
     // Shut down before waiting for the reader: the session must not run on while nobody reads.
-    let shut = tokio::time::timeout(LEAVE_LIMIT, runtime.shutdown()).await;
-    if let Ok(leftover) = shut
-        && !leftover.is_empty()
-    {
-        tracing::warn!(?leftover, "something could not be stopped");
+    match tokio::time::timeout(LEAVE_LIMIT, runtime.shutdown()).await {
+        Ok(leftover) if leftover.is_empty() => {}
+        Ok(leftover) => tracing::warn!(?leftover, "something could not be stopped"),
+        Err(_) => tracing::warn!(limit = ?LEAVE_LIMIT, "the shutdown was over its limit and was left"),
     }
     listener.stop().await;
     if has_nothing_to_do {

@@ -60,6 +60,16 @@ enum Sockets {
     All,
 }
 
+impl Sockets {
+    fn network(self) -> Network {
+        match self {
+            Sockets::Off => Network::Off,
+            Sockets::Ip => Network::Ip,
+            Sockets::All => Network::All,
+        }
+    }
+}
+
 impl SandboxArguments {
     /// The sandbox that the arguments name. Paths are seen from the current folder.
     pub(super) fn sandbox(&self, environment: &Environment) -> Sandbox {
@@ -68,22 +78,20 @@ impl SandboxArguments {
             Some(Mode::Preferred) => SandboxMode::Preferred,
             Some(Mode::Required) => SandboxMode::Required,
         });
-        sandbox.network = match self.sandbox_network {
-            None | Some(Sockets::Off) => Network::Off,
-            Some(Sockets::Ip) => Network::Ip,
-            Some(Sockets::All) => Network::All,
-        };
+        sandbox.network = self.sandbox_network.map_or(Network::Off, Sockets::network);
         sandbox.runs_unheld = self.run_unheld;
-        sandbox.read.extend(self.sandbox_read.iter().map(|path| environment.absolute(path)));
-        sandbox.write.extend(self.sandbox_write.iter().map(|path| environment.absolute(path)));
+        // The library replaces a leading `~` with the home folder.
+        let seen = |path: &PathBuf| if path.starts_with("~") { path.clone() } else { environment.absolute(path) };
+        sandbox.read.extend(self.sandbox_read.iter().map(seen));
+        sandbox.write.extend(self.sandbox_write.iter().map(seen));
         sandbox
     }
 
     /// The sandbox for the session `id`, which has these terms on its tape. `self` is what arguments and files say together, `given`
     /// what the arguments say alone.
     ///
-    /// Where the arguments name no mode, the session keeps its sandbox; the files may only make it stricter. Arguments that name a
-    /// weaker one are refused, unless `--sandbox-loosen` is with them.
+    /// Where the arguments name no mode, the session keeps its sandbox with its paths; a mode or a network that the files name can
+    /// only make it stricter. Arguments that name a weaker one are refused, unless `--sandbox-loosen` is with them.
     pub(super) fn resumed(
         &self,
         given: &SandboxArguments,
@@ -92,18 +100,18 @@ impl SandboxArguments {
     ) -> Result<Sandbox, Failure> {
         let sandbox = self.sandbox(environment);
         let Some(kept) = kept else { return Ok(sandbox) };
-        let terms = sandbox.terms();
-        if given.sandbox_loosen || kept.are_kept_by(terms.as_ref()) {
-            return Ok(sandbox);
-        }
         if given.sandbox.is_none() {
             let mut stricter = kept.clone();
-            if let Some(terms) = terms {
-                stricter.required |= terms.required;
-                stricter.network = stricter.network.min(terms.network);
+            stricter.required |= self.sandbox == Some(Mode::Required);
+            if let Some(sockets) = self.sandbox_network {
+                stricter.network = stricter.network.min(sockets.network());
             }
             let mut sandbox = Sandbox::of_terms(Some(&stricter));
             sandbox.runs_unheld = self.run_unheld;
+            return Ok(sandbox);
+        }
+        let terms = sandbox.terms();
+        if given.sandbox_loosen || kept.are_kept_by(terms.as_ref()) {
             return Ok(sandbox);
         }
         let wanted = terms.map_or_else(|| "off".to_owned(), |terms| terms.in_words());
@@ -211,13 +219,24 @@ mod tests {
         assert_eq!(resumed(&[], &[], false), Ok(own.clone()));
         assert_eq!(resumed(&[("mode", "preferred"), ("network", "all"), ("write", "/")], &[], false), Ok(own.clone()));
         let off = resumed(&[("mode", "required"), ("network", "off")], &[], false);
-        assert_eq!(off, Ok(Some("required, network off".to_owned())), "stricter files hold");
+        assert_eq!(off, Ok(Some("required, network off, read /srv".to_owned())), "stricter files hold");
+        // A file that names only a mode took away the session's network and paths for good.
+        assert_eq!(resumed(&[("mode", "required")], &[], false), Ok(own));
         for weaker in [&[("mode", "off")][..], &[("mode", "preferred")], &[("mode", "required"), ("network", "all")]] {
             let refused = resumed(&[], weaker, false).unwrap_err();
             assert!(refused.contains("is weaker") && refused.contains("--sandbox-loosen"), "{refused}");
             assert!(resumed(&[], weaker, true).is_ok());
         }
         assert_eq!(resumed(&[], &[("mode", "off")], true), Ok(None));
+    }
+
+    /// `~` was taken for the name of a folder in the current one.
+    #[test]
+    fn the_home_folder_is_not_looked_for_in_the_current_folder() {
+        let (here, arguments) = (Environment::of_process(), arguments(&[("read", "~/x"), ("write", "~/y\nz")]));
+        let Sandbox { read, write, .. } = arguments.sandbox(&here);
+        assert!(read.contains(&"~/x".into()) && write.contains(&"~/y".into()), "{read:?} {write:?}");
+        assert!(write.contains(&here.absolute("z".as_ref())) && !write.contains(&"z".into()), "{write:?}");
     }
 
     /// F20: in text mode nothing was said where a preferred sandbox could not be held.

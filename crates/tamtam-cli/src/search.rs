@@ -1,7 +1,7 @@
 //! `tamtam tape search`: finds entries by their words, with the index.
 //!
 //! If the index (the database beside the tapes) is behind them, it is brought up to date first, for as long as that takes. Where
-//! the store cannot be written, or another process is writing the index, the index is searched as it is.
+//! the store cannot be written, the update fails, or another process is writing the index, the index is searched as it is.
 //!
 //! A change must keep this: no tape is changed, and hits that may be missing are a warning on stderr.
 
@@ -35,7 +35,7 @@ pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failu
         .wait(Duration::from_secs(2));
     (query.session, query.anchor) = (given.session.clone(), given.anchor.clone());
     (query.since, query.until, query.after) = (given.since, given.until, given.after);
-    if !path.exists() {
+    if !tapes::is_there(path)? {
         return print(if given.json { "" } else { "nothing found: there are no tapes\n" });
     }
     let page = searched(&tapes::open_with_index(path)?, &query)?;
@@ -62,8 +62,16 @@ fn searched(store: &Store, query: &Query) -> Result<Page, TapeError> {
         return Ok(page);
     }
     let mut progress = Progress::new();
-    store.index()?.catch_up_telling(&mut |CaughtUp { added, .. }| progress.show(&format!("{added} entries read")))?;
-    store.search(query)
+    let mut show = |CaughtUp { added, .. }: &CaughtUp| progress.show(&format!("{added} entries read"));
+    let caught_up = store.index().and_then(|mut index| index.catch_up_telling(&mut show));
+    drop(progress);
+    match caught_up {
+        Ok(_) => store.search(query),
+        Err(error) => {
+            Progress::warn(&format!("the index is not up to date: {error}"));
+            Ok(page)
+        }
+    }
 }
 
 fn page_json(page: &Page) -> String {

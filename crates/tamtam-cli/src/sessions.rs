@@ -39,7 +39,7 @@ const WAIT: Duration = Duration::from_secs(2);
 /// Carries out the command.
 pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> Result<Exit, Failure> {
     let path = environment.store(given.store.store.as_deref())?;
-    if !path.exists() {
+    if !tapes::is_there(&path)? {
         if !given.json {
             note("no sessions found");
         }
@@ -55,6 +55,7 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
     query.wait = WAIT;
     let wanted = given.limit.map_or(if given.json { usize::MAX } else { SHOWN }, usize::from);
     let (mut shown, mut rows, mut left, mut progress) = (0, Vec::new(), u64::MAX, Progress::new());
+    let mut is_unindexed = false;
     let (next, behind) = loop {
         query.limit = (wanted - shown).min(200);
         let SessionPage { sessions, next, behind, indexed, .. } = ops::sessions(&store, &query)?;
@@ -70,16 +71,18 @@ pub(super) fn sessions(given: &SessionsArguments, environment: &Environment) -> 
         let is_empty = sessions.is_empty();
         let sessions = sessions.into_iter().filter(|listed| given.json || !is_writer(listed));
         rows.extend(sessions.map(|listed| Row::of(&store, listed)));
-        if !indexed && first && !is_empty {
-            Progress::warn(
-                "the index is missing and cannot be made here, so every tape was read and tasks are not counted",
-            );
-        }
+        is_unindexed |= !indexed && first && !is_empty;
         match next {
             Some(next) if shown < wanted => query.after = Some(next),
             next => break (next, behind),
         }
     };
+    drop(progress);
+    if is_unindexed {
+        Progress::warn(
+            "the index is missing and cannot be made here, so every tape was read and tasks are not counted",
+        );
+    }
     let mut text = String::new();
     match given.json {
         true => lines_json(&rows, &mut text),

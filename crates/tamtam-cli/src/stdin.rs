@@ -66,9 +66,10 @@ impl Lines {
 pub(super) fn prompt(words: &[String], is_json: bool) -> Result<String, Failure> {
     if words != ["-"] {
         if !is_json && has_text() {
-            return Err(Failure::usage(
-                "stdin has data, but the prompt was given as an argument: use - to read the prompt from stdin, or redirect stdin from /dev/null",
-            ));
+            let but = if words.is_empty() { "nothing reads it" } else { "the prompt was given as an argument" };
+            return Err(Failure::usage(format!(
+                "stdin has data, but {but}: use - to read the prompt from stdin, or redirect stdin from /dev/null"
+            )));
         }
         return Ok(words.join(" "));
     }
@@ -106,27 +107,32 @@ pub(super) fn commands() -> std::io::Result<Lines> {
     let (send, receive) = mpsc::channel(LINES_MAX);
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let mut stdin = std::io::stdin().lock();
-        loop {
-            let mut bytes = Vec::new();
-            let read = (&mut stdin).take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes);
-            if bytes.is_empty() || read.is_err() {
-                return;
-            }
-            let is_too_long = bytes.len() as u64 > LINE_BYTES_MAX;
-            if is_too_long && skip_line(&mut stdin).is_err() {
-                return;
-            }
-            let line = match String::from_utf8(bytes) {
-                _ if is_too_long => Err("the line is too long: the limit is 8 MiB"),
-                Ok(line) => Ok(Entered { text: line.trim_end_matches(['\n', '\r']).to_owned(), about: None }),
-                Err(_) => Err("the line is not UTF-8"),
-            };
+        while let Ok(Some(line)) = read_line(&mut stdin) {
             if send.blocking_send(line).is_err() {
                 return;
             }
         }
     })?;
     Ok(Lines::Commands(receive))
+}
+
+/// Reads the next line; `None` at the end.
+fn read_line(stdin: &mut impl std::io::BufRead) -> std::io::Result<Option<Line>> {
+    let mut bytes = Vec::new();
+    stdin.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    // The line break does not count. A line that has it is read to its end.
+    let is_too_long = bytes.len() as u64 > LINE_BYTES_MAX && !bytes.ends_with(b"\n");
+    if is_too_long {
+        skip_line(stdin)?;
+    }
+    Ok(Some(match String::from_utf8(bytes) {
+        _ if is_too_long => Err("the line is too long: the limit is 8 MiB"),
+        Ok(line) => Ok(Entered { text: line.trim_end_matches(['\n', '\r']).to_owned(), about: None }),
+        Err(_) => Err("the line is not UTF-8"),
+    }))
 }
 
 fn skip_line(stdin: &mut impl std::io::BufRead) -> std::io::Result<()> {
@@ -142,6 +148,25 @@ fn skip_line(stdin: &mut impl std::io::BufRead) -> std::io::Result<()> {
         stdin.consume(used);
         if ends {
             return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// A line of exactly the limit swallowed the line after it.
+    #[test]
+    fn a_line_that_is_too_long_is_reported_in_its_place() {
+        let longest = usize::try_from(LINE_BYTES_MAX).unwrap();
+        for (bytes, is_read) in [(longest, true), (longest + 1, false), (longest + 9, false)] {
+            let text = "a".repeat(bytes) + "\nnext\n";
+            let mut stdin = text.as_bytes();
+            assert_eq!(read_line(&mut stdin).unwrap().unwrap().is_ok(), is_read, "{bytes}");
+            assert_eq!(read_line(&mut stdin).unwrap().unwrap().unwrap().text, "next", "{bytes}");
+            assert!(read_line(&mut stdin).unwrap().is_none());
         }
     }
 }

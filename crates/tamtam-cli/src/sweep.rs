@@ -29,7 +29,7 @@ use super::{
     environment::Environment,
     escape,
     failure::{Exit, Failure},
-    print,
+    print, print_to_be_read,
     progress::Progress,
     sessions::count,
     tapes,
@@ -51,7 +51,7 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
             "nothing was removed, because {why}: --dry-run shows what would be removed, --yes removes it"
         )));
     }
-    if !path.exists() {
+    if !tapes::is_there(path)? {
         return said(&Sweep::default(), given.json, given.yes);
     }
     // A dry run needs no right to write.
@@ -59,10 +59,10 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
     let store = Store::open(path, StoreOptions::default().access(access))?;
     let plan = ops::sweep_plan(&store, policy, Millis::now(), || false)?;
     if !given.yes {
-        let shown = said(&plan, given.json, false)?;
         if given.dry_run || plan.gone.is_empty() {
-            return Ok(shown);
+            return said(&plan, given.json, false);
         }
+        print_to_be_read(&as_text(&plan, false))?;
         if !is_agreed("remove them for good? [y/N] ") {
             return print("nothing was removed\n");
         }

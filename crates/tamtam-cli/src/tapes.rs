@@ -6,7 +6,7 @@
 //! works where the user may only read. A command that needs the index up to date uses [`open_with_index`]. No command of this file
 //! makes the folder of a store; who calls [`open_with_index`] checks first that it is there.
 
-use std::{fmt::Write as _, path::Path};
+use std::{fmt::Write as _, path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 use tamtam::{
@@ -24,10 +24,16 @@ use super::{
 /// Most characters of an entry's data that are shown without `--json`.
 const DATA_MAX: usize = 160;
 
+/// Whether there is a store in the folder. A path that cannot be looked at is an error: it may lead to one.
+pub(super) fn is_there(path: &Path) -> Result<bool, TapeError> {
+    let refused = |source| TapeError::Io { op: "look at", path: path.to_owned(), source: Arc::new(source) };
+    path.try_exists().map_err(refused)
+}
+
 /// Opens the store to read; `None` if there is no such folder.
 pub(super) fn open(path: &Path) -> Result<Option<Store>, TapeError> {
     let options = StoreOptions::default().access(TapeAccess::Read);
-    path.exists().then(|| Store::open(path, options)).transpose()
+    is_there(path)?.then(|| Store::open(path, options)).transpose()
 }
 
 /// Opens the store to read; a folder that is not there is a missing session.
@@ -37,8 +43,11 @@ pub(super) fn open_for(path: &Path, id: &SessionId) -> Result<Store, TapeError> 
 
 /// Opens the store to write, for a change of a session that is there. Makes no folder.
 pub(super) fn open_to_change(path: &Path, id: &SessionId) -> Result<Store, TapeError> {
-    let store = path.exists().then(|| Store::open(path, StoreOptions::default())).transpose()?;
-    store.filter(|store| store.exists(id)).ok_or_else(|| TapeError::Missing { session: id.clone() })
+    // Opened to write, an empty folder would become a store.
+    if !open_for(path, id)?.exists(id) {
+        return Err(TapeError::Missing { session: id.clone() });
+    }
+    Store::open(path, StoreOptions::default())
 }
 
 /// Opens an existing store to write, so that the index can be brought up to date; if that fails (read-only folder), opens it to
@@ -179,7 +188,7 @@ pub(super) fn verify(path: &Path, id: Option<&SessionId>) -> Result<Exit, Failur
     let (findings, checked) = match (&store, id) {
         (None, _) => (Vec::new(), 0),
         (Some(store), Some(id)) => (store.verify(id)?, 1),
-        (Some(store), None) => (store.verify_all()?, store.list().map_or(0, |all| all.len())),
+        (Some(store), None) => (store.verify_all()?, store.list()?.len()),
     };
     let mut text = String::new();
     for finding in &findings {
@@ -195,7 +204,7 @@ pub(super) fn verify(path: &Path, id: Option<&SessionId>) -> Result<Exit, Failur
 
 /// Builds the index again from the tapes, whatever it held before: the index decides nothing, and only the tapes count.
 pub(super) fn rebuild(path: &Path) -> Result<Exit, Failure> {
-    if !path.exists() {
+    if !is_there(path)? {
         return print("0 entries indexed: there are no tapes\n");
     }
     let store = Store::open(path, StoreOptions::default())?;

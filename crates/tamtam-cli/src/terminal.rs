@@ -1,6 +1,6 @@
 //! The terminal that a person types at while a session runs: reads its keys, and gives it back as it was.
 //!
-//! While a [`Terminal`] is owned, the terminal neither edits nor echoes lines: `cli/keys.rs` does, so that no line is cut, a paste is
+//! While a [`Terminal`] is owned, the terminal neither edits nor echoes lines: `keys.rs` does, so that no line is cut, a paste is
 //! one text, and a line is known to belong to the question that was on the screen while it was typed. Ctrl-C and Ctrl-Z stay
 //! signals. A process in the background leaves the terminal alone, and takes it again when it is back in the foreground.
 //!

@@ -121,7 +121,8 @@ fn by(line: &str, resource: Resource) -> Option<Limits> {
 pub(super) fn is_answer(typed: &str) -> bool {
     let (word, rest) = split(typed.trim_end());
     let number = word.strip_prefix(['a', '$']).unwrap_or(&word);
-    let is_number = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let is_number =
+        number.contains(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || c == '.');
     let is_scope = matches!(rest, "" | "turn" | "session" | "project");
     (rest.is_empty() && matches!(word.as_str(), "y" | "yes" | "n" | "no"))
         || (is_scope && (matches!(word.as_str(), "a" | "always") || is_number))
@@ -193,6 +194,9 @@ mod tests {
             ("$0.50", None, None, unused(UNASKED)),
             (" y", None, None, Typed::Steer("y".to_owned())),
             ("n use src instead", None, None, Typed::Steer("n use src instead".to_owned())),
+            // Dots without a digit counted as a number.
+            ("...", None, None, Typed::Steer("...".to_owned())),
+            ("a.", None, Some(ask), Typed::Steer("a.".to_owned())),
             ("3 files are left", None, None, Typed::Steer("3 files are left".to_owned())),
             ("a test is missing", None, None, Typed::Steer("a test is missing".to_owned())),
             // Typed before the question was shown.

@@ -57,8 +57,8 @@ fn bench() -> Bench {
     Bench { observers: Observers::new(&Hooks::new([slow])), told, go_on }
 }
 
-fn show(observers: &Observers, seq: u64, text: &str) {
-    let event = Event {
+fn event(seq: u64, text: &str) -> Arc<Event> {
+    Arc::new(Event {
         v: EVENT_VERSION,
         id: EventId { seq: Seq(seq), incarnation: 0, sub: 0 },
         session: "s".parse().unwrap(),
@@ -67,8 +67,11 @@ fn show(observers: &Observers, seq: u64, text: &str) {
         turn: None,
         step: None,
         kind: EventKind::TextDelta { text: text.to_owned() },
-    };
-    observers.show(&Arc::new(event), || None);
+    })
+}
+
+fn show(observers: &Observers, seq: u64, text: &str) {
+    observers.show(&[event(seq, text)], || None);
 }
 
 fn saw(told: &mpsc::Receiver<Saw>) -> Saw {
@@ -132,4 +135,43 @@ async fn the_end_waits_for_hooks_and_names_those_that_hang() {
 async fn a_hook_without_events_costs_nothing() {
     let idle = bench();
     assert!(idle.observers.close(Duration::ZERO).is_empty());
+}
+
+/// A thread that is idle is woken once, and one that shows events is not woken at all. What is shown in one piece takes the lock once.
+#[tokio::test]
+async fn a_busy_hook_is_not_woken_for_each_event() {
+    let bench = bench();
+    let queue = bench.observers.0[0].queue.clone();
+    let counts = || [&queue.locked, &queue.woken].map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
+    show(&bench.observers, 3, "");
+    assert_eq!(saw(&bench.told), Saw::Event(3));
+    while queue.waiting().watching != Watching::Idle {
+        std::thread::yield_now();
+    }
+    // It stays in its callback.
+    show(&bench.observers, 1, "");
+    assert_eq!(saw(&bench.told), Saw::Event(1));
+    assert_eq!(counts(), [2, 1]);
+    let piece: Vec<_> = (4..104).map(|seq| event(seq, "")).collect();
+    bench.observers.show(&piece, || None);
+    assert_eq!(counts(), [3, 1]);
+    (104..204).for_each(|seq| show(&bench.observers, seq, ""));
+    assert_eq!(counts(), [103, 1]);
+    bench.go_on.send(()).unwrap();
+    (4..204).for_each(|seq| assert_eq!(saw(&bench.told), Saw::Event(seq)));
+    assert!(bench.observers.close(SOON).is_empty());
+}
+
+/// A thread that collects events is woken when its queue is half full, and once.
+#[test]
+fn a_hook_stops_collecting_when_its_queue_is_half_full() {
+    let mut waiting = Waiting { watching: Watching::Collecting, ..Waiting::default() };
+    for seq in 1..OBSERVED_EVENTS_MAX as u64 / 2 {
+        assert!(!waiting.queue(&event(seq, ""), 1, None) && !waiting.wakes());
+    }
+    waiting.queue(&event(9_999, ""), 1, None);
+    assert_eq!([waiting.wakes(), waiting.wakes()], [true, false]);
+    let mut waiting = Waiting { watching: Watching::Collecting, ..Waiting::default() };
+    waiting.queue(&event(1, ""), OBSERVED_BYTES_MAX / 2, None);
+    assert!(waiting.wakes());
 }

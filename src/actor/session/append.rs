@@ -1,8 +1,9 @@
 //! The way of one decision to the tape: it is handed over, the tape answers, and only then the decision is the state. One that the
 //! tape refused never took effect; the mailbox keeps its inputs or gives them up.
 //!
-//! A change must keep the order after an append: publish the state, tell listeners and observers, answer the senders, start what is
-//! due. It must not make a second append while one is in flight.
+//! A change must keep the order after an append: publish the state, tell listeners and then observers, send children their new rules,
+//! answer the senders, start what is due. A listener that joined while the append was in flight is told of it too. There must be no
+//! second append while one is in flight.
 
 use std::sync::Arc;
 
@@ -23,17 +24,13 @@ use crate::{
 };
 
 impl Live {
-    /// Publishes the entries that an earlier incarnation had put on the tape and did not publish.
-    pub(super) fn tell(&mut self, unpublished: Option<(State, Vec<Entry>)>) {
-        if let Some((mut before, entries)) = unpublished {
-            let mut events = Vec::new();
-            for entry in &entries {
-                events.extend(events_of(&before, entry).map(Arc::new));
-                before.apply(entry);
-            }
-            self.tell_of(&entries, events, self.slot.publish(self.state.clone(), self.state.seq));
+    /// Publishes the state that a new incarnation begins with, and tells listeners of the entries that an earlier one put on the tape
+    /// and did not publish.
+    pub(super) fn publish_first(&mut self, unpublished: Option<(State, Vec<Entry>)>) {
+        let ring = self.slot.publish(self.state.clone(), self.state.seq);
+        if let Some((before, entries)) = unpublished {
+            self.tell_of(&entries, events_over(before, &entries), ring);
         }
-        drop(self.slot.publish(self.state.clone(), self.state.seq));
     }
 
     /// Decides about these inputs, and hands the entries to the tape.
@@ -93,7 +90,7 @@ impl Live {
         }
         let Decision { entries, after, .. } = self.decide(&[Input::Stop]).0;
         if !entries.is_empty() {
-            drop(self.write(&Writing { entries, after: Arc::new(after), events: Vec::new() }));
+            drop(self.write(&Writing { entries, after: Arc::new(after), events: None }));
         }
     }
 
@@ -103,6 +100,10 @@ impl Live {
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
             let ring = self.slot.publish(self.state.clone(), self.state.seq);
+            let events = events.unwrap_or_else(|| match ring.as_ref().is_some_and(|ring| ring.is_heard()) {
+                true => events_over(State::clone(&before), &entries),
+                false => Vec::new(),
+            });
             self.tell_of(&entries, events, ring);
             logged::log_failures(&self.slot.id, &before, &entries);
             fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
@@ -111,8 +112,9 @@ impl Live {
                 self.shared.orders.chore(Chore::Reserve);
             }
             let anchored = entries.iter().any(|entry| matches!(entry.record, Record::State(_)));
-            if self.state.context.compactions > before.context.compactions && !anchored {
-                // With a new anchor the session opens without reading the summarised part.
+            let compacted = self.state.context.compactions > before.context.compactions;
+            if (compacted || self.state.wants_anchor(&before)) && !anchored {
+                // With a new anchor the session opens without reading what came before.
                 self.slot.want_anchor();
             }
             self.unmark();
@@ -146,16 +148,15 @@ impl Live {
     /// Tells listeners and observers of recorded entries, and sends children new rules. The state is published before: a listener that
     /// hears of an entry may read it at once. Senders of commands are answered after it (`Slot::recorded`).
     fn tell_of(&mut self, entries: &[Entry], events: Vec<Arc<Event>>, ring: Option<Arc<Ring>>) {
-        for event in &events {
-            let tell = || {
-                let ring = Arc::downgrade(ring.as_ref()?);
-                Some(Tell { ring, incarnation: self.incarnation })
-            };
-            self.shared.observers.show(event, tell);
+        let tell = || {
+            let ring = Arc::downgrade(ring.as_ref()?);
+            Some(Tell { ring, incarnation: self.incarnation })
+        };
+        if let Some(ring) = &ring {
+            ring.push(events.iter().cloned());
         }
-        if let Some(ring) = ring {
-            ring.push(events);
-        }
+        // After the listeners, who thus hear of an event before the error of a hook that saw it.
+        self.shared.observers.show(&events, tell);
         let narrows = |entry: &Entry| {
             matches!(
                 entry.record,
@@ -173,4 +174,14 @@ impl Live {
             drop(self.shared.store.mark_closed(&self.slot.id));
         }
     }
+}
+
+/// The events of entries that are on the tape.
+fn events_over(mut before: State, entries: &[Entry]) -> Vec<Arc<Event>> {
+    let mut events = Vec::new();
+    for entry in entries {
+        events.extend(events_of(&before, entry).map(Arc::new));
+        before.apply(entry);
+    }
+    events
 }

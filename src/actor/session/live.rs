@@ -52,7 +52,7 @@ pub(super) enum Worker {
 pub(super) struct Writing {
     pub(super) entries: Vec<Entry>,
     pub(super) after: Arc<State>,
-    pub(super) events: Vec<Arc<Event>>,
+    pub(super) events: Option<Vec<Arc<Event>>>,
 }
 
 /// One incarnation of a session.
@@ -194,7 +194,8 @@ impl Live {
         self.timer = Some((due, AbortOnDropHandle::new(timer)));
     }
 
-    pub(super) fn decide(&self, inputs: &[Input]) -> (Decision, Vec<Arc<Event>>) {
+    /// Decides about these inputs. The events of the decision come along if somebody listens now.
+    pub(super) fn decide(&self, inputs: &[Input]) -> (Decision, Option<Vec<Arc<Event>>>) {
         let audience = self.slot.audience();
         let env = Env {
             globs: &self.shared.globs,
@@ -207,14 +208,13 @@ impl Live {
             jitter: self.draw(),
         };
         let now = self.now();
-        // Hooks are the observers.
-        if !audience.hears_events && self.shared.hooks.is_empty() {
-            return (decide(&self.state, inputs, &env, now), Vec::new());
+        if !audience.hears_events && !self.shared.observers.watch() {
+            return (decide(&self.state, inputs, &env, now), None);
         }
         let mut events = Vec::new();
         let watch = |before: &State, entry: &Entry| events.extend(events_of(before, entry).map(Arc::new));
         let decision = decide_and_watch(&self.state, inputs, &env, now, watch);
-        (decision, events)
+        (decision, Some(events))
     }
 
     /// A number from 0 up to 1 that differs between sessions, incarnations and places on the tape. For jitter, not for secrets.

@@ -14,12 +14,13 @@ use crate::{
     error::{OpenError, PassivateError, SendError},
     kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
     model::{AnswerPart, ErrorKind, ModelAnswer, ModelError},
+    session::BranchError,
     tape::{LINE_BYTES_MAX, TapeError, TapeStore as _, TapeStoreExt as _},
     tool::ToolResult,
-    words::ids::Seq,
+    words::ids::{Seq, SessionId},
     words::message::{Finish, Message},
 };
-use bench::{ALL, Bench, abort, bench, bench_ahead, message};
+use bench::{ALL, Bench, abort, bench, bench_ahead, bench_of, message};
 
 /// While the disk refuses, what stays is tried again in its own time, and not at every wake.
 #[tokio::test(start_paused = true)]
@@ -460,18 +461,16 @@ async fn a_fork_of_now_has_what_is_published() {
     assert!(bench.store.settle(Duration::from_secs(60)));
     // It is on the disk, and its session has not heard of it.
     let (shared, id) = (bench.live.shared.clone(), bench.live.slot.id.clone());
-    let fork = crate::session::fork_now(&shared, &id, None).await.unwrap();
+    let make =
+        |at: Option<Seq>, fork: &SessionId| crate::session::make_fork(&shared, &id, at.map(Into::into).as_ref(), fork);
+    let (fork, named) = ("fork".parse().unwrap(), "named".parse().unwrap());
+    make(None, &fork).unwrap();
     assert_eq!(bench.store.forked_from(&fork).unwrap().unwrap().seq, published);
     // Nor does a fork of an entry that the caller names.
     let newest = bench.store.summary(&id).unwrap().seq;
     assert!(newest > published);
-    let named = "named".parse().unwrap();
-    for refused in [
-        crate::session::fork_now(&shared, &id, Some(newest)).await.map(drop),
-        crate::session::fork_now_as(&shared, &id, Some(newest), &named),
-    ] {
-        assert!(matches!(refused, Err(OpenError::Tape(TapeError::Busy { .. }))), "{refused:?}");
-    }
+    let refused = make(Some(newest), &named);
+    assert!(matches!(refused, Err(BranchError::Open(OpenError::Tape(TapeError::Busy { .. })))), "{refused:?}");
     assert_eq!(bench.store.forks_of(&id).unwrap(), [fork]);
 }
 
@@ -533,4 +532,28 @@ async fn who_asks_for_sleep_is_answered_by_whoever_settles_it() {
     let told = ask(&working);
     working.live.slot.set_admission(Admission::Closed);
     assert_eq!(told.await.unwrap(), Ok(()));
+}
+
+/// A hook that sees no events costs no event: none is made for it.
+#[tokio::test]
+async fn no_event_is_made_for_a_hook_that_sees_none() {
+    struct Watches(bool);
+    impl crate::hook::Hook for Watches {
+        fn name(&self) -> &'static str {
+            "watches"
+        }
+
+        fn sees_events(&self) -> bool {
+            self.0
+        }
+    }
+    for sees in [false, true] {
+        let hook: Arc<dyn crate::hook::Hook> = Arc::new(Watches(sees));
+        let bench = bench_of(Duration::ZERO, crate::hook::Hooks::new([hook]));
+        drop(bench.live.slot.command(Pause).unwrap());
+        let work = bench.live.slot.take(&bench.live.state, bench.live.now());
+        let Some(Work::Decide(inputs)) = work else { panic!("the command is there") };
+        let (decision, events) = bench.live.decide(&inputs);
+        assert_eq!((decision.entries.is_empty(), events.is_some()), (false, sees));
+    }
 }

@@ -29,6 +29,12 @@ impl Slot {
         tell_sleepers(sleepers, Ok(()));
     }
 
+    /// Whether the session is awake, and no operator is stopping it.
+    pub(crate) fn is_awake(&self) -> bool {
+        let standing = &self.inner().standing;
+        standing.phase != Phase::Passive && !standing.stopped
+    }
+
     /// The number of the actor's newest incarnation; 0 before the first.
     pub(crate) fn newest_incarnation(&self) -> u32 {
         self.inner().standing.incarnation

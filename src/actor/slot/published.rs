@@ -40,6 +40,11 @@ impl Slot {
         self.until(|now| Some(Ok(now.state.clone()))).await
     }
 
+    /// What the session shows; `None` while it sleeps. Wakes nobody.
+    pub(crate) fn shown(&self) -> Option<Arc<State>> {
+        self.inner().now().map(|now| now.state)
+    }
+
     /// Waits until `look` finds something in what the session shows: at once, or after one of the next appends. Wakes a session that
     /// sleeps, and keeps it awake. If the slot takes no inputs, now or later, its refusal is the answer. Dropping the future leaves
     /// nothing.

@@ -10,8 +10,10 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::context::{Carried, Fullness, without_files},
-    kernel::{Compacted, Learned, OpenRequest, State},
+    kernel::{
+        Compacted, Learned, OpenRequest, State,
+        context::{Carried, Fullness, without_files},
+    },
     model::{Item, ToolResultItem},
     tool::todo,
     words::ids::Seq,
@@ -27,7 +29,7 @@ impl State {
 
     /// The data that is carried on, and the text that takes the place of the replaced items.
     pub(in crate::kernel) fn in_place_of(&self, compacted: &Compacted) -> (Carried, String) {
-        let mut carried = self.context.carried.clone();
+        let mut carried = Carried::clone(&self.context.carried);
         let spoken = self.history.iter().take(compacted.first_kept).skip(self.context.front).map(|item| &**item);
         carried.note(spoken, &compacted.replaced, compacted.carry);
         carried.pinned = self.pinned_words(compacted.first_kept);
@@ -48,7 +50,7 @@ impl State {
         let (carried, text) = self.in_place_of(&compacted);
         let items: Vec<_> = std::mem::take(&mut self.history).iter().cloned().collect();
         let context = Arc::make_mut(&mut self.context);
-        context.carried = carried;
+        context.carried = Arc::new(carried);
         if compacted.summary.is_some() {
             context.summary.clone_from(&compacted.summary);
         }

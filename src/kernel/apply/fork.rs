@@ -14,10 +14,7 @@ use crate::{
     kernel::{CallState, CallVerdict, OpenCall, Outcome, Settings, Spent, State},
     tape::{Forked, ImportedFrom},
     tool::ToolResult,
-    words::ids::Seq,
-    words::message::ErrorReason,
-    words::sandbox::SandboxTerms,
-    words::usage::Usage,
+    words::{ids::Seq, message::ErrorReason, sandbox::SandboxTerms, usage::Usage},
 };
 
 impl State {
@@ -49,8 +46,6 @@ impl State {
     /// are what the file says. Some limits have the defaults as a ceiling: see the code. Nothing is open and nothing is granted.
     /// The session has no rules of its own, so a person is asked about each call that the host's rules do not decide.
     pub(super) fn bring_in(&mut self, seq: Seq, imported: &ImportedFrom) {
-        // No process works on the open requests any more: the tokens reserved for them count as used.
-        self.lose_what_was_under_way();
         let tasks: Vec<Seq> = self.tasks().map(|(ticket, _)| ticket).collect();
         tasks.into_iter().for_each(|ticket| self.close_task(seq, ticket, None, None));
         self.leave_open(

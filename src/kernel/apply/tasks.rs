@@ -14,8 +14,10 @@ use crate::{
         Tie, Turn, Waiting, state::TASKS_REMEMBERED,
     },
     permission::Chain,
-    words::ids::{MessageId, Millis, Seq},
-    words::message::Message,
+    words::{
+        ids::{MessageId, Millis, Seq},
+        message::Message,
+    },
 };
 
 // The queue of tasks that wait for room: a task begins only while fewer than `task_width_max` have begun. No entry says which
@@ -49,11 +51,15 @@ impl State {
             return;
         }
         let room = self.settings.task_width_max.saturating_sub(self.tasks_begun());
-        let queued = self.open.values_mut().filter_map(|open| match open {
-            Open::Task(task) if task.queued => Some(task),
-            _ => None,
-        });
-        queued.take(room).for_each(|task| task.queued = false);
+        self.open.change(
+            room,
+            |open| matches!(open, Open::Task(task) if task.queued),
+            |open| {
+                if let Open::Task(task) = open {
+                    task.queued = false;
+                }
+            },
+        );
     }
 }
 

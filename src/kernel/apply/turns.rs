@@ -11,14 +11,14 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    kernel::context::{Fullness, of_item},
     kernel::{
-        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting, advance,
+        Charge, Delivery, Entry, Open, OpenRequest, Outcome, RequestOpened, State, Turn, TurnEnd, Waiting,
+        context::{Fullness, of_item},
         state::{Next, TURNS_REMEMBERED},
+        turn::advance,
     },
-    model::{AnswerPart, Item, ModelAnswer, Price, UserItem},
+    model::{AnswerPart, Item, ModelAnswer, UserItem},
     words::ids::{MessageId, Seq},
-    words::usage::Usage,
 };
 
 impl State {
@@ -69,7 +69,7 @@ impl State {
 
     pub(super) fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
         // The wait before a retry ends when its request is made.
-        self.open.retain(|_, open| !matches!(open, Open::Wait(_)));
+        self.open.retain(|open| !matches!(open, Open::Wait(_)));
         let opened = OpenRequest {
             model: request.model.clone(),
             attempt: request.attempt,
@@ -97,14 +97,11 @@ impl State {
         &mut self,
         seq: Seq,
         ticket: Seq,
-        (answer, of_other): (&Arc<ModelAnswer>, Option<Price>),
+        answer: &Arc<ModelAnswer>,
         interrupted: bool,
-        estimate: Option<&Usage>,
+        charge: Charge,
     ) {
-        let Some(Open::Request(OpenRequest { last, estimated, price, .. })) = self.open.remove(&ticket) else { return };
-        let price = if answer.by.is_some() { of_other } else { price };
-        let charge = Charge::of(price.as_ref(), &answer.usage, estimate);
-        self.charge(charge);
+        let Some(Open::Request(OpenRequest { last, estimated, .. })) = self.open.remove(&ticket) else { return };
         if !interrupted {
             self.recoveries = 0;
         }
@@ -126,7 +123,7 @@ impl State {
             turn.refused.clear();
             turn.answer = Some(seq);
             turn.usage += answer.usage;
-            turn.answered = Some((answer.finish, charge.unwrap_or_default()));
+            turn.answered = Some((answer.finish, charge));
             turn.next = next;
             if !text.is_empty() {
                 turn.text = text.into();
@@ -150,7 +147,7 @@ impl State {
         // session.
         let stays =
             |open: &Open| matches!(open, Open::Task(_) | Open::TaskAsk(_) | Open::Compaction(_) | Open::Branch(_));
-        self.open.retain(|_, open| stays(open));
+        self.open.retain(|open| stays(open));
         self.task_turn_ended(&turn, outcome);
         // Steering messages that came too late for this turn go first into the next.
         while let Some(waiting) = self.steering.pop_back() {

@@ -7,7 +7,12 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::context::{FileOperations, carried::within, summary, summary::words, tokens},
+    kernel::context::{
+        FileOperations,
+        carried::within,
+        summary::{self, words},
+        tokens,
+    },
     model::{AnswerPart, Item},
     words::ids::Seq,
 };

@@ -15,7 +15,10 @@ use std::{collections::BTreeMap, fmt::Display};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::context::{summary::shortened, summary::words, tokens},
+    kernel::context::{
+        summary::{shortened, words},
+        tokens,
+    },
     model::{AnswerPart, Item, UserItem},
     words::ids::{CallId, Seq},
 };

@@ -1,7 +1,7 @@
 //! Where a conversation may be cut in two: the items before the cut are summed up, the items after it stay as they are.
 //!
-//! A change must never part a call from its result: a cut stands before a user's message or before an answer, never before a
-//! result. The newest item always stays. If a cut stands before an answer, the newest user message before the cut is named, so that
+//! A change must never part a call from its result: a cut comes before a user's message or before an answer, never before a
+//! result. The newest item always stays. If a cut comes before an answer, the newest user message before the cut is named, so that
 //! the summary can say what the rest of the turn was asked for. A pure function: the history is read and not changed. Replay
 //! computes the cuts of existing tapes again, so a change must not move one.
 

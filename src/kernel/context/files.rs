@@ -1,4 +1,4 @@
-//! How large items are in bytes, and what stands in the place of files that a request is made without.
+//! How large items are in bytes, and what replaces the files that a request is made without.
 //!
 //! A provider counts a conversation in tokens, but a gateway before it counts bytes, and an image of four megabytes takes as many
 //! tokens as a small one. The sizes here are near to what an item takes in the body of a request: texts as they are, images and

@@ -5,7 +5,7 @@
 //! output before those turns that was pruned earlier. If the candidates have too few tokens, nothing is pruned, and the provider's
 //! cache of the history stays good.
 //!
-//! A change must keep this: a pure function of its arguments, which gives the same positions for existing tapes. Only contents go,
+//! A change must keep this: a pure function of its arguments, which returns the same positions for existing tapes. Only contents go,
 //! never a result itself, so that a call and its result stay a pair. [`PRUNED_TEXT`] stays to the letter, because the fold writes
 //! it into the history of existing tapes.
 

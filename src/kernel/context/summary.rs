@@ -14,8 +14,7 @@ use crate::{
         tokens,
     },
     model::{AnswerPart, Item},
-    words::ids::Seq,
-    words::message::Part,
+    words::{ids::Seq, message::Part},
 };
 
 /// The system prompt of the summariser: hidden, with no tools, so that it does not carry on the conversation.

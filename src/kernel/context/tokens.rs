@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{AnswerPart, Item, ToolResultItem},
-    words::message::{FilePart, Part},
-    words::usage::Usage,
+    words::{
+        message::{FilePart, Part},
+        usage::Usage,
+    },
 };
 
 /// The tokens of an image, whatever its size.

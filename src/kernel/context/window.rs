@@ -1,6 +1,6 @@
 //! How full a model's context window is, and when a conversation must be compacted. Arithmetic on numbers of tokens.
 //!
-//! The figures are estimates, so a provider may still refuse a request as too large. [`learned`] then gives a smaller size for the
+//! The figures are estimates, so a provider may still refuse a request as too large. [`learned`] then returns a smaller size for the
 //! window: less than the refused request took by our count (0 if that was 0), so that the next request is smaller.
 //!
 //! A change must not touch a constant or the arithmetic: existing tapes would no longer replay, because decisions depend on them.

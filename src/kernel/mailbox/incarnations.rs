@@ -7,11 +7,12 @@
 //! A change must keep that each input of an earlier incarnation is on the tape, or waits again, or is given up; and that each
 //! sender who still waits is answered once. Like the whole mailbox, this code takes no lock, reads no clock and waits for nothing.
 
-use super::{CommandEnd, DEATHS_MAX, Hand, Left, Mailbox, Waiting, failure};
 use crate::{
     kernel::{Input, ReplyTo},
     words::ids::Seq,
 };
+
+use super::{CommandEnd, DEATHS_MAX, Hand, Left, Mailbox, Waiting, failure};
 
 impl Mailbox {
     /// Begins an incarnation. `last` is the last entry of the tape, and `recover` the first input. If the tape has the append that

@@ -1,10 +1,10 @@
 //! Shortens an input that the tape refused as too large, so that it can be recorded.
 //!
 //! Only reports are made smaller. A host's message never is, because its words must not be lost in silence; its sender is told
-//! instead. (The reasons of aborts and ends are cut before they get here: `kernel/bounds.rs`.) A report has no sender, so it gets smaller in rounds: first without its large
-//! parts, then as a failure of its ticket in a few words.
+//! instead. (The reasons of aborts and ends are cut before they get here: `kernel/bounds.rs`.) A report has no sender, so it gets
+//! smaller in rounds: first without its large parts, then as a failure of its ticket in a few words.
 //!
-//! A change must keep that each round gives a smaller input or `None`, so that the rounds end. An input that is still refused then
+//! A change must keep that each round returns a smaller input or `None`, so that the rounds end. An input that is still refused then
 //! stays in the mailbox if it is a report; a command is answered.
 
 use crate::{

@@ -11,7 +11,7 @@ use crate::{
     kernel::{Digest, Parent},
     ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, beside, query::Part},
     tape::{
-        Behind, FORK_DEPTH_MAX, Fold, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
+        Behind, FORK_DEPTH_MAX, Fold, Index, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
         TapeAccess, TapeEntry, TapeError,
     },
     words::ids::SessionId,
@@ -50,8 +50,15 @@ pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<Session
 
 fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     let mut index = store.index_to_search()?;
-    let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
-    // Whether another look may bring in more: this one had no time for all, or another process is reading them in.
+    let page = look_in(&mut index, store, query)?;
+    // Somebody changed files by hand, or a session is being written just now: its row is read again.
+    let is_old = index.note_changed(page.sessions.iter().map(|listed| &listed.session))?;
+    if is_old { look_in(&mut index, store, query) } else { Ok(page) }
+}
+
+fn look_in(index: &mut Index, store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
+    let (cost, behind) = index.bring_changed_rows::<Digest>(query.wait)?;
+    // Whether another look may bring in more: this one had no time for all, or another process reads them in just now.
     let reads_on = match behind {
         Behind::No => ReadsOn::No,
         Behind::Sessions(_) if cost.tapes > 0 => ReadsOn::Here,

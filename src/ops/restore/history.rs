@@ -105,7 +105,7 @@ impl Reader<'_> {
         match &entry.record {
             Record::State(state) => {
                 self.history.workspace.clone_from(&state.settings.workspace);
-                for (ticket, open) in &state.open {
+                for (ticket, open) in state.open.iter() {
                     // A call that waits, or that a person is asked about, may still run.
                     if let Open::Call(call) = open {
                         let started = matches!(call.state, CallState::Running | CallState::Closing);

@@ -7,7 +7,7 @@
 //! A change must not make these ids in another way: a request that comes again after a crash, or from a newer version, would be a
 //! second task. Nor may it give a child a right that its parent lacks: the child has a tool of the agent and of the request only if
 //! the parent has that tool, and the rules of the agent and of the request allow nothing that the parent's do not. The core narrows
-//! the rights once more (`narrow` in `kernel/tasks.rs`).
+//! the rights once more (`narrow` in `kernel/children/tasks.rs`).
 
 use std::{collections::BTreeSet, time::Duration};
 

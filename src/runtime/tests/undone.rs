@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::session::ForkOptions;
 use crate::tape::{Deleted, MemoryStore, TapeStore as _};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,7 +49,7 @@ async fn a_deletion_that_was_cut_off_is_finished_over_an_engine_of_the_hosts() {
     let origin = create(&runtime, folder.path()).await;
     assert_eq!(ask(&origin, "one").await, "1");
     origin.wait().await.unwrap();
-    let fork = runtime.fork(origin.id(), None).await.unwrap();
+    let fork = origin.fork(ForkOptions::newest()).await.unwrap();
     assert!(runtime.shutdown().await.is_empty());
     assert_eq!(engine.delete(origin.id()).unwrap(), Deleted::Hidden);
     assert_eq!(engine.erase(fork.id(), None, &[]).unwrap(), None);

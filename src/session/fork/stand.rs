@@ -22,9 +22,9 @@ use crate::{
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// Makes the session `fork`, which continues from a point of another session; the other session may be open in any process. A
-/// fork of this name that is at this point already is left as it is. Blocks on the disk; see
-/// [`Session::fork_as`](crate::Session::fork_as).
+/// Makes the session `fork`, which continues from a point of another session; the other session may be open in any process. A fork of
+/// this name that is at this point already is left as it is. Blocks on the disk; see
+/// [`Session::fork`](crate::Session::fork).
 ///
 /// # Errors
 /// See [`BranchError`]. No session was made then.
@@ -94,6 +94,24 @@ pub(super) fn stand(
     }
 }
 
+/// Has a fork stand at the newest entry: of the tape, or the one that is named. Makes it, or finds any fork of the session under this
+/// id.
+pub(super) fn stand_at_newest(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    newest: Option<Seq>,
+    fork: &SessionId,
+    now: Millis,
+) -> Result<(Seq, Made), TapeError> {
+    match store.fork(session, newest, fork, now) {
+        Ok(forked) => Ok((forked.seq, Made::Now)),
+        Err(TapeError::Exists { session: taken }) if is_fork_of(store, session, None, &taken)? => {
+            Ok((Seq::ZERO, Made::Before))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes a fork at an entry that ends an append, unless this very fork exists.
 fn make_once(
     store: &dyn TapeStore,
@@ -110,7 +128,7 @@ fn make_once(
 }
 
 /// Whether `fork`, whose name is taken, is a fork of `session` at this entry; without an entry, at one of the session's own.
-pub(super) fn is_fork_of(
+fn is_fork_of(
     store: &dyn TapeStore,
     session: &SessionId,
     at: Option<Seq>,

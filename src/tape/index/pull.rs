@@ -16,7 +16,7 @@ use super::{
     CaughtUp, Failed, labels,
     schema::{TIME_MAX, first_id_at, last_id_at, tag},
     session_rows::signed,
-    tail::{FileCursor, Piece, Stale, Tail},
+    tail::{FileCursor, Piece, Stale, Tail, known},
     text::text_of,
     tokens::Searchable,
 };
@@ -80,8 +80,8 @@ pub(super) fn pull_all(
 
 /// The sessions whose files differ from what the index has read.
 pub(super) fn stale(database: &Connection, layout: &Layout) -> Result<Stale, Failed> {
-    let known = "select session, count(*), sum(seen) from files group by session";
-    Stale::of(database, layout, layout.session_ids()?, known)
+    let rows = "select session, count(*), sum(seen) from files group by session";
+    Stale::of(layout, layout.session_ids()?, known(database, rows, [])?)
 }
 
 /// Takes a session out: the next pull reads it from its beginning.

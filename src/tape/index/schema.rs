@@ -11,7 +11,10 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::Failed;
-use crate::{tape::TapeError, words::ids::Millis};
+use crate::{
+    tape::TapeError,
+    words::ids::{Millis, new_uuid},
+};
 
 /// The tables, in the form of [`VERSION`].
 const TABLES: &str = "
@@ -93,7 +96,7 @@ const TABLES: &str = "
 ";
 
 /// The database's `user_version`. Raise it with each change of the tables or of their content.
-pub(super) const VERSION: i64 = 7;
+pub(super) const VERSION: i64 = 8;
 
 /// By how many bits an entry's time is shifted in its id: the low bits tell the entries of one millisecond apart.
 pub(super) const TIME_SHIFT: u32 = 20;
@@ -123,12 +126,21 @@ pub(super) fn make_tables(database: &mut Connection, path: &Path) -> Result<(), 
     match change.query_row("pragma user_version", [], |row| row.get(0))? {
         VERSION => Ok(()),
         0 => {
-            change.execute_batch(&format!("{TABLES} pragma user_version = {VERSION}"))?;
+            // Never 0, which is the number of a database that was not made here.
+            let number = i32::from_le_bytes(*new_uuid().as_bytes().last_chunk().unwrap_or(&[1; 4])) | 1;
+            change.execute_batch(&format!(
+                "{TABLES} pragma user_version = {VERSION}; pragma application_id = {number}"
+            ))?;
             Ok(change.commit()?)
         }
         found if found > VERSION => Err(newer(path, found)),
         found => Err(Failed::Corrupt(format!("it is of version {found}"))),
     }
+}
+
+/// The number that was drawn when this database was made: another one has another.
+pub(super) fn number(database: &Connection) -> rusqlite::Result<i64> {
+    database.query_row("pragma application_id", [], |row| row.get(0))
 }
 
 /// The error for an index that a later version of this library made.

@@ -9,17 +9,20 @@
 //! writing needs the lock on `index.lock`, because the index has one writer at a time, and reading needs none. Parents may form a
 //! circle, because tapes may say so: a reader that follows them needs a bound.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant, SystemTime},
+};
 
 use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Failed, Index, labels,
-    tail::{FileCursor, Stale, Tail},
+    Failed, Index, labels, schema,
+    tail::{FileCursor, Known, Stale, Tail, files_of, known},
 };
 use crate::{
-    tape::{Behind, ListCost, TapeEntry, TapeError, layout::Layout, lineage::origin},
+    tape::{Behind, ListCost, TapeEntry, TapeError, changed::Seen, layout::Layout, lineage::origin},
     words::{
         ids::{Millis, Seq, SessionId},
         labels::Labels,
@@ -68,12 +71,57 @@ impl Index {
     /// # Errors
     /// As [`Index::catch_up`].
     pub(crate) fn bring_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
+        self.bring_some::<D>(wait, None)
+    }
+
+    /// As [`Index::bring_rows`], without a look at the sessions that cannot have changed since (`changed.rs`).
+    ///
+    /// # Errors
+    /// As [`Index::catch_up`].
+    pub(crate) fn bring_changed_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
+        let Some((changed, owner)) = self.changed.clone().filter(|_| !self.only_reads) else {
+            return self.bring_rows::<D>(wait);
+        };
+        let number = schema::number(&self.database).map_err(failed)?;
+        let seen = Seen::now(&self.layout, &owner, number, D::FORM)?;
+        let noted = changed.since(seen.as_ref());
+        let brought = self.bring_some::<D>(wait, noted.as_ref().map(|noted| (number, noted)));
+        if !matches!(brought, Ok((_, Behind::No))) {
+            changed.still(noted);
+        }
+        brought
+    }
+
+    /// Reads those that were noted, if the database still has this number; otherwise all.
+    fn bring_some<D: Fold>(
+        &mut self,
+        wait: Duration,
+        noted: Option<(i64, &BTreeSet<SessionId>)>,
+    ) -> Result<(ListCost, Behind), TapeError> {
         let until = Instant::now() + wait;
         let look = |database: &Connection, layout: &Layout| {
-            stale(database, layout, D::FORM).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
+            stale(database, layout, D::FORM, None).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
         };
-        let brought = self.bring(wait, look, &mut |database, layout| bring_all::<D>(database, layout, until))?;
+        let brought = self.bring(wait, look, &mut |database, layout| {
+            // A database that was made anew meanwhile has no rows.
+            let noted = noted.filter(|(number, _)| schema::number(database).is_ok_and(|now| now == *number));
+            bring_all::<D>(database, layout, until, noted.map(|(_, noted)| noted))
+        })?;
         Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
+    }
+
+    /// Notes those of these sessions whose files are not what their rows say, for somebody else changed them. Whether there are any.
+    pub(crate) fn note_changed<'s>(&self, sessions: impl Iterator<Item = &'s SessionId>) -> Result<bool, TapeError> {
+        let Some((changed, _)) = self.changed.as_ref().filter(|_| !self.only_reads) else { return Ok(false) };
+        let mut any = false;
+        for session in sessions {
+            let known = known(&self.database, KNOWN_ONE, [session.as_str()]).map_err(failed)?.remove(session.as_str());
+            if files_of(&self.layout, session).ok() != known {
+                changed.note(session);
+                any = true;
+            }
+        }
+        Ok(any)
     }
 
     /// The rows, as they are at one moment.
@@ -158,17 +206,45 @@ pub(super) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The sessions whose rows differ from their files, or have another form. Hidden sessions that forks depend on are included.
-fn stale(database: &Connection, layout: &Layout, form: u32) -> Result<(ListCost, Stale), Failed> {
-    let there = layout.all_session_ids()?;
+/// How far the files of one session were read for its row.
+const KNOWN_ONE: &str = "select session, files, bytes from session_rows where session = ?1";
+
+/// The sessions whose rows differ from their files, or have another form. Hidden sessions that forks go on from are included. Looks at
+/// those that were `noted` alone, where they are all that may have changed.
+fn stale(
+    database: &Connection,
+    layout: &Layout,
+    form: u32,
+    noted: Option<&BTreeSet<SessionId>>,
+) -> Result<(ListCost, Stale), Failed> {
+    let (there, known) = match noted {
+        None => {
+            let all = format!("select session, iif(form = {form}, files, -1), bytes from session_rows");
+            (layout.all_session_ids()?, known(database, &all, [])?)
+        }
+        Some(noted) => {
+            let mut rows = Known::new();
+            for session in noted {
+                rows.extend(known(database, KNOWN_ONE, [session.as_str()])?);
+            }
+            (noted.iter().filter(|session| layout.session(session).is_dir()).cloned().collect(), rows)
+        }
+    };
     let cost = ListCost { folders: there.len() as u64, ..ListCost::default() };
-    let known = format!("select session, iif(form = {form}, files, -1), bytes from session_rows");
-    Ok((cost, Stale::of(database, layout, there, &known)?))
+    Ok((cost, Stale::of(layout, there, known)?))
 }
 
 /// Reads all stale sessions on, until the time is over. Returns the cost, and how many sessions are still behind.
-fn bring_all<D: Fold>(database: &mut Connection, layout: &Layout, until: Instant) -> Result<(ListCost, u64), Failed> {
-    let (mut cost, stale) = stale(database, layout, D::FORM)?;
+fn bring_all<D: Fold>(
+    database: &mut Connection,
+    layout: &Layout,
+    until: Instant,
+    noted: Option<&BTreeSet<SessionId>>,
+) -> Result<(ListCost, u64), Failed> {
+    let (mut cost, stale) = stale(database, layout, D::FORM, noted)?;
+    if stale.is_nothing() {
+        return Ok((cost, 0));
+    }
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for gone in &stale.gone {
         change.execute("delete from session_rows where session = ?1", [gone])?;

@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Params, Row};
 use serde::{Deserialize, Serialize};
 
 use super::Failed;
@@ -156,6 +156,16 @@ impl Tail {
     }
 }
 
+/// How many files of each session were read, and their length together.
+pub(super) type Known = BTreeMap<String, (u64, u64)>;
+
+/// Reads that with a query for a session, the number of files and their length.
+pub(super) fn known(database: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<Known> {
+    let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(u64::MAX));
+    let mut query = database.prepare(sql)?;
+    query.query_map(params, |row| Ok((row.get(0)?, (number(row, 1)?, number(row, 2)?))))?.collect()
+}
+
 /// The sessions whose files changed since the index read them.
 pub(super) struct Stale {
     pub(super) sessions: Vec<SessionId>,
@@ -164,18 +174,9 @@ pub(super) struct Stale {
 }
 
 impl Stale {
-    /// The stale ones of these sessions. `known` is a query for a session, how many of its files were read, and their length
-    /// together. A look at an unchanged session costs the names in a folder and the lengths of files.
-    pub(super) fn of(
-        database: &Connection,
-        layout: &Layout,
-        there: Vec<SessionId>,
-        known: &str,
-    ) -> Result<Stale, Failed> {
-        let mut query = database.prepare(known)?;
-        let number = |row: &Row<'_>, column| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(u64::MAX));
-        let rows = query.query_map([], |row| Ok((row.get(0)?, (number(row, 1)?, number(row, 2)?))))?;
-        let mut known: BTreeMap<String, (u64, u64)> = rows.collect::<Result<_, _>>()?;
+    /// The stale ones of these sessions. `known` says how far each was read, also of those that are gone. A look at an unchanged
+    /// session costs the names in a folder and the lengths of files.
+    pub(super) fn of(layout: &Layout, there: Vec<SessionId>, mut known: Known) -> Result<Stale, Failed> {
         let mut sessions = there;
         sessions.retain(|session| {
             let known = known.remove(session.as_str());
@@ -185,8 +186,13 @@ impl Stale {
         Ok(Stale { sessions, gone: known.into_keys().collect() })
     }
 
-    /// Reads the stale sessions further, one after the other, until the time is over; `read` says whether it came to the end of
-    /// the session. Returns how many sessions are still behind. An unreadable session is behind, and the others are read further.
+    /// Whether no row has to change.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.sessions.is_empty() && self.gone.is_empty()
+    }
+
+    /// Reads the stale sessions on, one after the other, until the time is over; `read` says whether it came to the end of the
+    /// session. Returns how many sessions are still behind. One that cannot be read is behind, and the others are read on.
     pub(super) fn each(
         &self,
         until: Option<Instant>,
@@ -217,7 +223,7 @@ fn is_too_long(bytes: &[u8]) -> bool {
 }
 
 /// How many files there are, and how long they are together.
-fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeError> {
+pub(super) fn files_of(layout: &Layout, session: &SessionId) -> Result<(u64, u64), TapeError> {
     let (mut files, mut bytes) = (0, 0);
     for anchor in layout.anchor_names(session)? {
         let path = layout.entries(session, &anchor);

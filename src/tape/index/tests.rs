@@ -271,7 +271,7 @@ fn an_index_of_a_later_version_is_refused_and_kept() {
     let index = store.index().unwrap();
     index.database.execute_batch("pragma user_version = 99").unwrap();
     drop(index);
-    assert!(matches!(store.index(), Err(TapeError::Newer { found: 99, known: 7, .. })));
+    assert!(matches!(store.index(), Err(TapeError::Newer { found: 99, known: 8, .. })));
     assert!(folder.path().join("index.db").exists());
 }
 

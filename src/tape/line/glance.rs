@@ -57,7 +57,17 @@ pub(in crate::tape) fn head_seq(line: &[u8]) -> Option<Seq> {
     std::str::from_utf8(&seq[..digits]).ok()?.parse().ok().map(Seq)
 }
 
-/// The fields of a complete line; `None` if it is not one.
+/// The seq and the time of a line, from its first bytes alone: session, kind and anchor stand between, and a quote in one of them is
+/// escaped.
+pub(in crate::tape) fn head(line: &[u8]) -> Option<(Seq, Millis)> {
+    const TIME: &[u8] = b"\",\"time\":";
+    let seq = head_seq(line)?;
+    let time = &line[memchr::memmem::find(line, TIME)? + TIME.len()..];
+    let digits = time.iter().position(|b| !b.is_ascii_digit())?;
+    Some((seq, Millis(std::str::from_utf8(&time[..digits]).ok()?.parse().ok()?)))
+}
+
+/// The fields of a complete line; `None` where it is not one.
 pub(in crate::tape) fn glance(line: &[u8]) -> Option<Glance> {
     serde_json::from_slice(line).ok()
 }

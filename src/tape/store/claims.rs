@@ -64,6 +64,8 @@ impl Store {
         let mut claiming = Claiming { store: self, session, claim: None, is_kept: false };
         let replay = |name: &str| {
             let failed = bury(&*writer.disk, &writer.layout, name)?.failed;
+            // The dead owner's log may have written to any session.
+            writer.files.changed.still(None);
             failed.into_iter().find(|(other, _)| other == session).map_or(Ok(()), |(_, error)| Err(error))
         };
         // Without the lock on `live`: there may be megabytes to replay.
@@ -102,6 +104,7 @@ impl Store {
             given_back: AtomicBool::new(false),
             file: Lock::new(file),
             used: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
             claim: Lock::new(Some(claim)),
             then: Lock::default(),
         });
@@ -123,8 +126,14 @@ pub(super) struct Claiming<'s> {
 }
 
 impl Claiming<'_> {
-    /// The claim, which the caller must release from now on.
+    /// Notes for the index that the session was made, mended, hidden or removed.
+    fn note(&self) {
+        self.store.inner.writer.files.changed.note(self.session);
+    }
+
+    /// The claim, which the caller must give back from now on.
     pub(super) fn keep(mut self) -> Claim {
+        self.note();
         self.is_kept = true;
         self.claim.take().expect("the claim is taken out only where it is not kept")
     }
@@ -135,6 +144,7 @@ impl Drop for Claiming<'_> {
         if self.is_kept {
             return;
         }
+        self.note();
         if let Some(claim) = self.claim.take() {
             claim.release();
         }

@@ -23,9 +23,9 @@ use crate::{
         disk::LogFile,
         handle::make_first_anchor,
         layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_new_folder},
-        line::{Chain, Sum, glance},
+        line::{Chain, Sum},
         lineage::origin,
-        read::{again_if_damaged, first_line, last_seen, newest_at},
+        read::{again_if_damaged, first_seen, last_seen, newest_at},
         seek::find,
     },
     words::ids::{Seq, SessionId},
@@ -198,12 +198,12 @@ pub(in crate::tape) fn position(layout: &Layout, session: &SessionId, seq: Seq) 
 
 /// The part in a folder; `None` if its first entry is not on the tape yet, or cannot be read.
 fn part(layout: &Layout, session: &SessionId, folder: &str) -> Result<Option<Anchor>, TapeError> {
-    let first = first_line(&layout.entries(session, folder))?.and_then(|line| glance(&line));
-    Ok(first.map(|first| Anchor {
+    let first = first_seen(&layout.entries(session, folder))?;
+    Ok(first.map(|(first, time)| Anchor {
         number: anchor_number(folder).unwrap_or_default(),
         name: anchor_name(folder).to_owned(),
-        first: first.seq,
-        time: first.time,
+        first,
+        time,
     }))
 }
 
@@ -212,7 +212,7 @@ pub(super) fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, 
     let folders = layout.anchor_names(&id)?;
     let from = origin(layout, &id, &folders)?;
     let anchors: Vec<PathBuf> = folders.iter().map(|anchor| layout.entries(&id, anchor)).collect();
-    let first = anchors.first().map_or(Ok(None), |path| first_line(path))?;
+    let first = anchors.first().map_or(Ok(None), |path| first_seen(path))?;
     let mut last = None;
     for path in anchors.iter().rev() {
         last = last_seen(path)?;
@@ -221,7 +221,7 @@ pub(super) fn summary(layout: &Layout, id: SessionId) -> Result<SessionSummary, 
         }
     }
     Ok(SessionSummary {
-        created: first.and_then(|line| glance(&line)).map(|first| first.time),
+        created: first.map(|(_, time)| time),
         last: last.as_ref().map(|last| last.time),
         seq: last.map_or(Seq::ZERO, |last| last.seq),
         bytes: anchors.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum(),

@@ -71,6 +71,7 @@ pub(in crate::tape) fn become_owner(
         report.undone.extend(remove_reserves(layout, name).err());
     }
     let owner = Owner::new(layout, options.durability)?;
+    note_opener(layout, &owner.identity.owner);
     for name in dead {
         fault!(options.faults, "tape.open.dead_owner", "store");
         match bury(disk, layout, &name) {
@@ -86,6 +87,18 @@ pub(in crate::tape) fn become_owner(
     report.undone.extend(finish_erasures(layout));
     report.has_reserve = make_reserve(layout, &owner.identity.owner, options.reserve_bytes).is_ok();
     Ok(owner)
+}
+
+/// Leaves the name of this owner for those that are open already: what they know of the sessions is no longer all. Before this owner
+/// can claim a session. On a full disk the file is at least another one than before.
+fn note_opener(layout: &Layout, owner: &str) {
+    let noted = open_or_make(&layout.opened()).and_then(|mut file| {
+        file.set_len(0)?;
+        file.write_all(owner.as_bytes())
+    });
+    if noted.is_err() {
+        let _ = remove_file(&layout.opened());
+    }
 }
 
 /// Removes lock files that never got their name, because their makers died. The caller holds the lock on `owners/`. A live maker of

@@ -1,6 +1,6 @@
 //! How an answer of the model ended, and what that means for its turn.
 //!
-//! The type only names the end. `kernel/advance.rs` (`after_answer`) and `kernel/batch.rs` decide by the table below: change them
+//! The type only names the end. `kernel/turn/advance.rs` (`after_answer`) and `kernel/turn/batch.rs` decide by the table below: change them
 //! and the table together. The names of the variants are a stored format. A new or unknown end of a provider must become
 //! [`Finish::Unknown`], which never ends a turn as done.
 

@@ -78,12 +78,6 @@ fn sessions() -> Vec<Driver> {
         Driver::new("Runtime::delete", go!(w, drop(w.runtime.delete(&"other".parse().unwrap()).await)))
             .given(go!(w, drop(w.another("other").await)))
             .effect(go!(w, 1 - w.has("other"))),
-        Driver::new(
-            "Runtime::fork_as",
-            go!(w, drop(w.runtime.fork_as(&id(), None, &"fork".parse().unwrap()).await.unwrap())),
-        )
-        .effect(go!(w, w.store().forks_of(&id()).unwrap().len()))
-        .once(),
         Driver::new("Runtime::open", go!(w, drop(w.runtime.open(&id()).await.unwrap())))
             .given(go!(w, w.runtime.passivate(&id()).await.unwrap()))
             .effect(go!(w, w.runtime.awake().len()))
@@ -92,19 +86,10 @@ fn sessions() -> Vec<Driver> {
             .given(go!(w, w.runtime.passivate(&id()).await.unwrap()))
             .effect(go!(w, w.runtime.awake().len()))
             .once(),
-        Driver::new("Runtime::fork", go!(w, drop(w.runtime.fork(&id(), None).await.unwrap())))
-            .effect(go!(w, w.store().forks_of(&id()).unwrap().len())),
         Driver::new("Runtime::passivate", go!(w, w.runtime.passivate(&id()).await.unwrap()))
             .given(go!(w, w.session.wait().await.unwrap()))
             .effect(go!(w, usize::from(w.runtime.awake().is_empty())))
             .once(),
-        Driver::new("Runtime::restart", go!(w, w.runtime.restart(&id()).await.unwrap()))
-            .effect(go!(w, w.incarnation() - 1)),
-        Driver::new("Runtime::unpark", go!(w, drop(w.runtime.unpark(&id()).await)))
-            .given(go!(w, w.runtime.operate().park(id().as_str()).await.unwrap()))
-            .effect(go!(w, usize::from(w.runtime.parked().is_empty())))
-            .once()
-            .then(go!(w, assert!(w.store().parked_sessions().unwrap().is_empty()))),
     ]
 }
 

@@ -161,6 +161,16 @@ fn turns() -> Vec<Driver> {
         .effect(go!(w, w.count("revoked")))
         .once()
         .then(go!(w, w.allow_all().await)),
+        Driver::new("Session::revoke_all", go!(w, w.session.revoke_all().await.unwrap()))
+            .given(go!(w, {
+                w.ask().await;
+                let ask = *w.kept::<Seq>();
+                w.session.answer(ask, Grant::Always(Scope::Session)).await.unwrap();
+                w.session.wait().await.unwrap();
+            }))
+            .effect(go!(w, w.count("revoked")))
+            .once()
+            .then(go!(w, w.allow_all().await)),
         Driver::new("Session::go_on", go!(w, w.session.go_on().await.unwrap()))
             .given(go!(w, {
                 w.queued().await;
@@ -350,7 +360,7 @@ impl World {
 
     async fn allow_all(&mut self) {
         self.session.configure(|settings| settings.rules = vec![Profile::Auto.ruleset()]).await.unwrap();
-        for (ask, open) in self.session.state().await.unwrap().open {
+        for (&ask, open) in self.session.state().await.unwrap().open.iter() {
             if let Open::Ask(_) = open {
                 self.session.answer(ask, Grant::Once).await.unwrap();
             }

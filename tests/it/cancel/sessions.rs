@@ -3,12 +3,12 @@
 use tamtam::{
     Seq, Session, SessionId,
     ops::Restore,
-    session::{MessageStream, Point, RollbackOptions},
+    session::{ForkOptions, MessageStream, Point, RollbackOptions},
     tape::TapeStoreExt as _,
 };
 
 use super::{
-    matrix::{Driver, go},
+    matrix::{Driver, Word, go},
     world::{World, id, mine},
 };
 
@@ -49,10 +49,11 @@ fn forks() -> Vec<Driver> {
         Driver::new("Session::fork", go!(w, drop(w.session.fork(Point::At(Seq(1))).await.unwrap())))
             .effect(go!(w, w.store().forks_of(&id()).unwrap().len())),
         Driver::new(
-            "Session::fork_as",
-            go!(w, drop(w.session.fork_as(Point::At(Seq(1)), &"fork".parse().unwrap()).await.unwrap())),
+            "Session::fork, under an id",
+            go!(w, drop(w.session.fork(ForkOptions::at(Point::At(Seq(1))).id("fork".parse().unwrap())).await.unwrap())),
         )
         .effect(go!(w, w.store().forks_of(&id()).unwrap().len()))
+        .but(Word::TakenBack)
         .once(),
         Driver::new(
             "Session::merge",

@@ -225,7 +225,7 @@ async fn recovery_of_the_supervisor_of_all_sessions() {
     let point = "supervisor.message runtime/sessions";
     strike.panic_at(point, strike.passed()[point] + 1);
     // Any message will do.
-    assert!(runtime.unpark(&"nobody".parse().unwrap()).await.is_err());
+    drop(soon("an answer", runtime.create(SessionOptions::new(folder.path()))).await);
     assert_eq!(strike.struck(), 1);
     // A message wakes it up where it does not go on by itself.
     let second = soon("a receipt", session.prompt("two")).await.unwrap();
@@ -255,7 +255,7 @@ async fn the_end_of_the_root_is_told_to_whoever_sends() {
             let struck = strike.struck();
             strike.panic_at_next(point);
             while strike.struck() == struck {
-                let _ = soon("an answer", runtime.unpark(&"nobody".parse().unwrap())).await;
+                drop(soon("an answer", runtime.create(SessionOptions::new(folder.path()))).await);
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
@@ -294,12 +294,12 @@ async fn a_restart_by_hand_in_the_middle_of_a_start_is_no_crash() {
     });
     let first = tokio::spawn({
         let (runtime, id) = (runtime.clone(), session.id().clone());
-        async move { runtime.restart(&id).await }
+        async move { runtime.operate().restart(id.as_str()).await }
     });
     soon("the reading of the tape", reads).await.unwrap();
     let again = tokio::spawn({
         let (runtime, id) = (runtime.clone(), session.id().clone());
-        async move { runtime.restart(&id).await }
+        async move { runtime.operate().restart(id.as_str()).await }
     });
     // The start is given up and the next one begins; a moment for both, and none of them is timed.
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -129,7 +129,8 @@ async fn a_panic_of_an_engine_is_a_storage_failure_that_names_the_method() {
     engine.set("summary");
     opened("summary", runtime.exists(&id).await.unwrap_err());
     engine.set("position");
-    opened("position", runtime.fork(&id, Some(told)).await.map(drop).unwrap_err());
+    let error = runtime.session(&id).fork(told).await.map(drop).unwrap_err();
+    held("position", error.to_string(), error.kind());
     engine.set("begin");
     opened("begin", runtime.create(SessionOptions::new(folder.path())).await.map(drop).unwrap_err());
     engine.set("claim");

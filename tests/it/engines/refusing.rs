@@ -38,7 +38,7 @@ async fn an_engine_that_refuses_is_a_storage_error_and_what_is_open_is_held() {
     let expected = ["before", "re before", "call gate", "", "through the gate", "that is all"];
     assert_eq!(seen(&session).await, expected, "once, and nothing of what was refused");
     // And it is all on the tape.
-    runtime.restart(session.id()).await.unwrap();
+    runtime.operate().restart(session.id().as_str()).await.unwrap();
     assert_eq!(seen(&session).await, expected);
     assert!(runtime.shutdown().await.is_empty());
 }

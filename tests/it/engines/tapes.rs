@@ -8,7 +8,7 @@ use tamtam::{
     model::{ModelLimits, Reply, Scripted},
     ops::{KeptReason, SessionQuery, SweepPolicy},
     permission::Profile,
-    session::{Budget, Limits, OnBreach, Record},
+    session::{Budget, ForkOptions, Limits, OnBreach, Record},
     tape::{SessionStatus, TapeError},
 };
 
@@ -57,7 +57,7 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_stays_so() {
         assert!(second.parked()[0].why.contains("the bomb goes off"), "{:?}", second.parked());
         assert!(matches!(second.open(session.id()).await, Err(OpenError::Parked { .. })));
         assert_eq!(second.sessions(SessionQuery::default()).await.unwrap().sessions[0].status, SessionStatus::Parked);
-        second.unpark(session.id()).await.unwrap();
+        second.operate().unpark(session.id().as_str()).await.unwrap();
         let session = second.session(session.id());
         session.abort("give it up").await.unwrap();
         session.wait().await.unwrap();
@@ -93,7 +93,7 @@ async fn a_fork_goes_on_from_any_point_and_is_merged() {
         assert!(matches!(runtime.open(fork.id()).await, Err(OpenError::Tape(TapeError::Missing { .. }))));
         assert_eq!(seen(&of_fork).await.len(), 8);
         // From now on, wherever now is.
-        let now = runtime.fork(session.id(), None).await.unwrap();
+        let now = session.fork(ForkOptions::newest()).await.unwrap();
         assert_eq!(seen(&now).await, seen(&session).await);
         let ids = (of_fork.id().clone(), seen(&of_fork).await);
         assert!(runtime.shutdown().await.is_empty());
@@ -118,7 +118,7 @@ async fn a_conversation_goes_back_and_forth() {
         assert_eq!(seen(&session).await.len(), 6);
         let back = session.rollback(tamtam::session::Point::BeforeMessage("b".into())).await.unwrap();
         assert_eq!(back.gone, ["b".into(), "c".into()]);
-        runtime.restart(session.id()).await.unwrap();
+        runtime.operate().restart(session.id().as_str()).await.unwrap();
         assert_eq!(seen(&session).await, ["a", "re a"]);
         say(&session, "d").await;
         assert!(runtime.shutdown().await.is_empty());

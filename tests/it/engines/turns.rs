@@ -90,7 +90,7 @@ async fn an_actor_that_crashes_in_mid_call_goes_on_from_its_tape() {
         let expected = ["before", "re before", "call bomb", "", "nothing happened", "that is all"];
         assert_eq!(seen(&session).await, expected);
         // A restart by hand is one more incarnation of the same.
-        runtime.restart(session.id()).await.unwrap();
+        runtime.operate().restart(session.id().as_str()).await.unwrap();
         assert_eq!(seen(&session).await, expected);
         assert_eq!(say(&session, "after").await, "re after");
         assert!(runtime.shutdown().await.is_empty());

@@ -85,12 +85,12 @@ async fn a_grant_is_held_back_while_the_child_works_and_its_rest_comes_back() {
         lab.parent.spawn_child(within(&std::env::current_dir().unwrap(), WHOLE), "more", Link::DETACHED).await;
     assert!(refused.unwrap_err().to_string().contains("budget"), "more than is left is refused");
     // A crash of the parent gives nothing back.
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
     assert_eq!(left(&lab.parent).await, WHOLE - GRANT);
     lab.model.barrier("child").release();
     assert_eq!(down(&child).await, DownReason::Done);
     assert_eq!(left(&lab.parent).await, WHOLE - 1_000);
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
     assert_eq!(left(&lab.parent).await, WHOLE - 1_000, "it comes back once");
     assert_eq!(child.session().state().await.unwrap().left().tokens, Some(0), "the child has nothing of it any more");
     assert!(lab.runtime.shutdown().await.is_empty());
@@ -133,7 +133,7 @@ async fn what_a_child_held_back_at_its_crash_is_spent_out_of_its_grant() {
     let reserved = &request["reserved"];
     let reserved = reserved["input"].as_u64().unwrap() + reserved["output"].as_u64().unwrap();
     assert!(reserved > 1_000);
-    lab.runtime.restart(child.session().id()).await.unwrap();
+    lab.runtime.operate().restart(child.session().id().as_str()).await.unwrap();
     lab.model.barrier("child").release();
     assert_eq!(down(&child).await, DownReason::Done);
     let of_child = child.session().state().await.unwrap();

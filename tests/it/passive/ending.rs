@@ -247,7 +247,7 @@ async fn invariant_34_two_runtimes_with_the_same_ids_do_not_see_each_other() {
     assert_eq!(ask(&sessions[1], "one").await, "1");
     runtimes[0].passivate(sessions[0].id()).await.unwrap();
     assert_eq!((runtimes[0].awake().len(), runtimes[1].awake().len()), (0, 1));
-    runtimes[0].restart(sessions[0].id()).await.unwrap();
+    runtimes[0].operate().restart(sessions[0].id().as_str()).await.unwrap();
     assert!(runtimes[0].shutdown().await.is_empty());
     assert_eq!(ask(&sessions[1], "two").await, "2");
     assert_eq!(runtimes[1].crashes(), []);

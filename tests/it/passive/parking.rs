@@ -3,6 +3,7 @@
 use tamtam::{
     OpenError, SendError,
     model::{Reply, Scripted},
+    runtime::OperateError,
 };
 
 use crate::support::{bomb::Bomb, taped};
@@ -50,7 +51,7 @@ async fn a_parked_session_is_parked_in_the_next_runtime_too() {
     assert_eq!(second.awake(), []);
 
     std::fs::write(&tape, good).unwrap();
-    second.unpark(&id).await.unwrap();
+    second.operate().unpark(id.as_str()).await.unwrap();
     session.abort("give it up").await.unwrap();
     session.wait().await.unwrap();
     assert_eq!(ask(&session, "hello").await, "2");
@@ -69,17 +70,17 @@ async fn unparking_and_restarting_by_hand() {
     let folder = taped::folder();
     let (runtime, poisoned) = with_a_parked_session(folder.path()).await;
     let other = create(&runtime, folder.path()).await;
-    assert!(matches!(runtime.unpark(other.id()).await, Err(OpenError::NotStarted { .. })));
+    assert!(matches!(runtime.operate().unpark(other.id().as_str()).await, Err(OperateError::NotParked { .. })));
     assert!(matches!(runtime.passivate(poisoned.id()).await, Err(tamtam::session::PassivateError::Parked)));
 
-    runtime.restart(poisoned.id()).await.unwrap();
+    runtime.operate().restart(poisoned.id().as_str()).await.unwrap();
     assert_eq!(runtime.parked(), []);
     assert!(poisoned.state().await.unwrap().waits);
     poisoned.abort("give it up").await.unwrap();
     poisoned.wait().await.unwrap();
     // Restarting one that sleeps wakes it.
     runtime.passivate(poisoned.id()).await.unwrap();
-    runtime.restart(poisoned.id()).await.unwrap();
+    runtime.operate().restart(poisoned.id().as_str()).await.unwrap();
     assert!(runtime.awake().contains(poisoned.id()));
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -116,7 +116,7 @@ async fn invariant_17_restart_against_send_and_sleep_loses_and_doubles_nothing()
     let mut dice = Dice(7);
     while !sends.is_finished() {
         if dice.up_to(2) == 0 {
-            runtime.restart(&id).await.unwrap();
+            runtime.operate().restart(id.as_str()).await.unwrap();
         } else {
             drop(runtime.passivate(&id).await);
         }

@@ -6,7 +6,7 @@ use tamtam::{
     Outcome, Runtime, SendError, Session, SessionOptions,
     model::{Reply, Scripted},
     runtime::{DeleteError, Kind},
-    session::Link,
+    session::{ForkOptions, Link},
     tape::{Deleted, Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore, TapeStoreExt as _},
 };
 
@@ -111,7 +111,7 @@ async fn a_deleted_session_lives_on_in_its_forks_alone() {
     let folder = taped::folder();
     let runtime = start(folder.path(), Durability::Process).await;
     let parent = secret(&runtime, folder.path(), "parent").await;
-    let fork = runtime.fork_as(parent.id(), None, &id("fork")).await.unwrap();
+    let fork = parent.fork(ForkOptions::newest().id(id("fork"))).await.unwrap();
     index(&runtime).await;
     let deletion = runtime.delete(parent.id()).await.unwrap();
     assert_eq!((deletion.session, deletion.left), (Deleted::Hidden, None));
@@ -249,7 +249,7 @@ async fn a_parked_session_is_deleted_and_one_of_another_process_is_not() {
     assert_eq!(secret_in(folder.path()), [""; 0]);
     // Of an earlier runtime, too; and with a fork it is hidden and does not go on by itself.
     let session = runtime.create(SessionOptions::new(folder.path()).id(id("parked"))).await.unwrap();
-    let fork = runtime.fork_as(session.id(), None, &id("fork")).await.unwrap();
+    let fork = session.fork(ForkOptions::newest().id(id("fork"))).await.unwrap();
     session.prompt("work").await.unwrap();
     runtime.operate().park("parked").await.unwrap();
     assert!(runtime.shutdown().await.is_empty() && other.shutdown().await.is_empty());

@@ -6,7 +6,7 @@ use tamtam::{
     OpenError, Runtime, Session, SessionOptions,
     ops::{SessionPage, SessionQuery},
     runtime::Kind,
-    session::{BadLabel, Labels, Link, SpawnError},
+    session::{BadLabel, ForkOptions, Labels, Link, SpawnError},
     tape::{Deleted, MemoryStore, TapeStore},
 };
 
@@ -77,8 +77,8 @@ async fn a_list_finds_the_sessions_that_have_all_of_the_labels() {
         assert_eq!(listed(&runtime, [("tenant", "acme"), ("user", "ann")]).await, ["one"]);
         assert_eq!(listed(&runtime, [("tenant", "other"), ("user", "ann")]).await, [""; 0]);
         assert_eq!(listed(&runtime, [("user", "acme")]).await, [""; 0]);
-        let fork = runtime.fork_as(one.id(), None, &id("fork")).await.unwrap();
-        runtime.fork_as(fork.id(), None, &id("fork-2")).await.unwrap();
+        let fork = one.fork(ForkOptions::newest().id(id("fork"))).await.unwrap();
+        fork.fork(ForkOptions::newest().id(id("fork-2"))).await.unwrap();
         let mut options = SessionOptions::new(folder.path()).id(id("child"));
         options.labels = labels([("user", "robot")]);
         let child = one.spawn_child(options, "a task", Link::default()).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_list_finds_the_sessions_that_have_all_of_the_labels() {
         assert_eq!(listed(&runtime, [("user", "ann")]).await, ["fork-2"]);
         // An anchor says them again, and a fork behind it has them.
         one.handoff("phase-1", None).await.unwrap();
-        runtime.fork_as(one.id(), None, &id("later")).await.unwrap();
+        one.fork(ForkOptions::newest().id(id("later"))).await.unwrap();
         assert_eq!(listed(&runtime, [("tenant", "moved")]).await, ["later", "one"]);
         assert_eq!(page(&runtime, |_| {}).await.indexed, is_indexed);
         list_agrees(&runtime).await;
@@ -185,7 +185,7 @@ mod searches {
         let one = make(&runtime, folder.path(), "one", [("tenant", "acme"), ("user", "ann")]).await;
         make(&runtime, folder.path(), "two", [("tenant", "acme")]).await;
         make(&runtime, folder.path(), "none", []).await;
-        let fork = runtime.fork_as(one.id(), None, &id("fork")).await.unwrap();
+        let fork = one.fork(ForkOptions::newest().id(id("fork"))).await.unwrap();
         say(&fork, "a word").await;
         assert_eq!(found(&runtime, []).await, ["fork", "none", "one", "two"]);
         assert_eq!(found(&runtime, [("tenant", "acme")]).await, ["fork", "one", "two"]);
@@ -302,7 +302,7 @@ async fn a_session_that_was_brought_in_has_no_labels() {
     store.import(&mut &file[..], &options).unwrap();
     store.close(LONG).unwrap();
     let runtime = start(folder.path(), None).await;
-    runtime.fork_as(&id("copy"), Some(last), &id("before")).await.unwrap();
+    runtime.session(&id("copy")).fork(ForkOptions::at(last).id(id("before"))).await.unwrap();
     assert_eq!(listed(&runtime, [("tenant", "acme")]).await, ["one"]);
     list_agrees(&runtime).await;
     assert!(runtime.shutdown().await.is_empty());

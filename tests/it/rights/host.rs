@@ -78,7 +78,7 @@ async fn they_hold_for_its_fork_and_for_its_child() {
 
     let model = Arc::new(Scripted::new([call(), Reply::text("refused"), call(), Reply::text("refused")]));
     let strict = builder(folder.path(), &model).tool(probe.clone()).rules(deny_probe()).start().await.unwrap();
-    let fork = strict.fork(old.id(), None).await.unwrap();
+    let fork = strict.session(old.id()).fork(tamtam::session::ForkOptions::newest()).await.unwrap();
     say(&fork, "go").await;
     assert!(shown(&model).contains("Permission denied: probe * by host"), "{}", shown(&model));
     let old = strict.session(old.id());

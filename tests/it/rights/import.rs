@@ -96,8 +96,7 @@ async fn what_a_file_says_of_rules_calls_and_places_has_no_power() {
     let mut forks = 0;
     let mut all = vec![session];
     for at in whole {
-        // An entry inside of an append is no place to fork at.
-        if let Ok(fork) = runtime.fork(&id, Some(at)).await {
+        if let Ok(fork) = runtime.session(&id).fork(at).await {
             forks += 1;
             all.push(fork);
         }

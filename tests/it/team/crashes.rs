@@ -24,11 +24,11 @@ async fn a_crash_of_the_parent_runs_no_task_twice() {
     for name in ["a", "b"] {
         soon(lab.model.barrier(name).reached()).await;
     }
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
     lab.model.barrier("a").release();
     // A turn that is cut off twice without a result in between waits to be told to go on.
     until(async || lab.results().await.len() == 1).await;
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
     lab.model.barrier("b").release();
     soon(lab.parent.wait()).await.unwrap();
     assert_eq!(&*lab.parent.state().await.unwrap().ended.back().unwrap().text, "end");
@@ -55,7 +55,7 @@ async fn three_tasks_of_every_link_outlive_a_crash_of_their_parent() {
         tasks.push(lab.parent.delegate(TaskRequest::new("general", name, name), options).await.unwrap());
     }
     soon(lab.model.barrier("work").reached_times(3)).await;
-    lab.runtime.restart(lab.parent.id()).await.unwrap();
+    lab.runtime.operate().restart(lab.parent.id().as_str()).await.unwrap();
     lab.model.barrier("work").release();
     for (task, name) in tasks.iter().zip(names) {
         assert_eq!(soon(task.result()).await.unwrap().output.answer, format!("{name} is done"));

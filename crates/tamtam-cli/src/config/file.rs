@@ -34,8 +34,8 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Whether an address or a price in this file is that of the chosen model: the file names a model of that provider, or the
-    /// model was not chosen elsewhere.
+    /// Whether an address or a price in this file is that of the chosen model: the file names a model of that provider, or no
+    /// model is chosen.
     pub(super) fn is_about(&self, chosen: Option<&str>) -> bool {
         let provider = |model: &str| model.split(['/', ':']).next().unwrap_or_default().to_owned();
         match (chosen, self.values.get("model")) {

@@ -140,7 +140,9 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
             };
             fill(&mut turn.durability, survives)
         }
-        "proxy" => fill(&mut turn.model.network.proxy, network::proxy(text)?),
+        "proxy" => {
+            fill(&mut turn.model.network.proxy, network::proxy(text)?.unwrap_or_else(|| network::NO_PROXY.to_owned()))
+        }
         "ca" => fill(&mut turn.model.network.ca, PathBuf::from(named(text)?)),
         "ask_limit" => fill(&mut turn.ask_limit, text.parse()?),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.set(name, text),
@@ -204,7 +206,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
             Survives::Process => "process".to_owned(),
             Survives::Power => "power".to_owned(),
         }),
-        "proxy" => turn.model.network.proxy.as_deref().map(models::shown),
+        "proxy" => turn.model.network.proxy.as_deref().map(network::proxy_shown),
         "ca" => turn.model.network.ca.as_ref().map(|file| file.display().to_string()),
         "ask_limit" => turn.ask_limit.map(|limit| limit.to_string()),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.get(name),

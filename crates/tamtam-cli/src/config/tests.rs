@@ -101,6 +101,12 @@ fn an_address_is_only_for_the_model_beside_it() {
     assert_eq!(config.over(&given(None), Some(&session)).0.model.base_url, None);
     let bare = Config::of(vec![said(Layer::User, "base_url = 'http://mine/v1'")]);
     assert_eq!(bare.over(&given(Some("openai/gpt-4.1")), None).0.model.base_url, None);
+    // The address of a stronger file went with the model, and so the key, of a weaker one.
+    let [user, strange] = ["model = 'openai/gpt-4.1'", "base_url = 'http://strange/v1'"];
+    for layer in [Layer::Project, Layer::Named] {
+        let config = Config::of(vec![said(Layer::User, user), said(layer, strange)]);
+        assert_eq!(config.over(&given(None), None).0.model.base_url, None);
+    }
 }
 
 /// A session that is there keeps its settings; what is the process's own holds for it too.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamtam::{
     Delivery, EventKind, Message, Millis, Outcome, Part, Seq, Steering,
     model::{ErrorKind, RetryClass, Usage},
-    session::{AskClosedWhy, ErrorReason, Grant, Scope},
+    session::{AskClosedWhy, ErrorReason, Finish, Grant, Limits, Scope},
     tool::{Access, Question},
 };
 
@@ -95,6 +95,26 @@ fn the_text_of_a_failed_request_is_not_taken_for_that_of_the_next() {
     let pieces = show(false, &[delta("half"), failed, delta("half and half"), complete("half and half")]);
     assert_eq!(out(&pieces), "half\nhalf and half\n");
     assert_eq!(notes(&pieces), ["! request failed: 连接超时"]);
+}
+
+/// After a crash in mid-stream, and after an abort of the request, the next answer was printed behind the broken one and once more.
+#[test]
+fn text_of_a_request_that_is_sent_again_is_printed_once() {
+    let recovered = EventKind::SessionRecovered { n: 1, resumed: true };
+    let (usage, cost) = (Usage::default(), Default::default());
+    let stopped = EventKind::StepFinished {
+        calls: Vec::new(),
+        finish: Finish::Unknown,
+        usage,
+        estimated: false,
+        cost,
+        left: Limits::default(),
+        interrupted: true,
+    };
+    for broken_off in [recovered, stopped] {
+        let pieces = show(false, &[delta("half"), broken_off, delta("half and half"), complete("half and half")]);
+        assert_eq!(out(&pieces), "half\nhalf and half\n");
+    }
 }
 
 /// CLI-RENDER-003, CLI-RENDER-009: a call is named, and a long argument is cut.

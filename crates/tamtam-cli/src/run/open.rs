@@ -372,7 +372,7 @@ async fn start(
 }
 
 /// Gives `done` on. If it is an error, the command cannot go on, so the runtime is shut down first.
-async fn or_shut_down<T, E: Into<Failure>>(runtime: &Runtime, done: Result<T, E>) -> Result<T, Failure> {
+pub(super) async fn or_shut_down<T, E: Into<Failure>>(runtime: &Runtime, done: Result<T, E>) -> Result<T, Failure> {
     if done.is_err() {
         drop(runtime.shutdown().await);
     }

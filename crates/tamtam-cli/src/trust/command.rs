@@ -21,7 +21,7 @@ use crate::{
     escape,
     failure::{Exit, Failure},
     grants::listed,
-    print,
+    print, print_to_be_read,
     sessions::count,
     tapes,
 };
@@ -62,11 +62,14 @@ pub(crate) fn trust(given: &TrustArguments, environment: &Environment) -> Result
     let stored = trust.read()?;
     let known = stored.of(&workspace).map(|entry| &entry.files);
     let lines_max = if given.show { usize::MAX } else { LINES_MAX };
-    let done = print(&shown(&workspace, &files, known, lines_max)?)?;
+    let shown = shown(&workspace, &files, known, lines_max)?;
     if given.show {
-        return Ok(done);
+        return print(&shown);
     }
-    if !given.yes {
+    if given.yes {
+        print(&shown)?;
+    } else {
+        print_to_be_read(&shown)?;
         agreed(&workspace, files.len())?;
     }
     trust.trust(&workspace, &files)?;

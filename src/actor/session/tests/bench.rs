@@ -78,10 +78,13 @@ pub(super) fn bench() -> Bench {
 
 /// One whose tape was written by a clock that was so far ahead.
 pub(super) fn bench_ahead(ahead: std::time::Duration) -> Bench {
+    bench_of(ahead, Hooks::default())
+}
+
+pub(super) fn bench_of(ahead: std::time::Duration, hooks: Hooks) -> Bench {
     let (folder, disk, registry) = (own_folder(), FakeDisk::new(), Registry::new());
     let store = store_on(folder.path(), small(), &disk);
     let models = Arc::new(Script(Arc::new(Scripted::new([]))));
-    let hooks = Hooks::default();
     let passivation = crate::actor::timekeeper::Passivation::default();
     let (tapes, toolbox) = (Tapes::of_files(store.clone()), Toolbox::default().with(Waits));
     let shared = Shared::new(tapes, toolbox, models, hooks, registry.clone(), passivation);

@@ -2,7 +2,9 @@
 
 use tamtam::{
     Seq,
-    kernel::{AnswerAsk, CallState, CarriedOut, Grant, Granted, Record, Refusal, RevokeGrant, Scope, Settings},
+    kernel::{
+        AnswerAsk, CallState, CarriedOut, Grant, Granted, Record, Refusal, RevokeAll, RevokeGrant, Scope, Settings,
+    },
     permission::{Action, Chain, Rule},
     session::Finish,
     tool::Access,
@@ -220,6 +222,31 @@ fn a_revoked_grant_is_asked_about_again() {
         assert_eq!(revoke(&mut play, grant), Err(Refusal::NoSuchGrant { grant }));
         assert!(play.entries.is_empty());
     }
+}
+
+/// All grants go at once, in one append; without a grant nothing is recorded.
+#[test]
+fn all_grants_are_revoked_at_once() {
+    let (mut play, first) = granted(Grant::Offered { scope: Scope::Session, offer: 2 });
+    calls(&mut play, "make all");
+    let ask = play.asks()[0];
+    let Ok(CarriedOut::Done(second)) = play.grant(ask, Grant::Always(Scope::Session)) else {
+        panic!("{:?}", play.reply)
+    };
+    let revoke_all = |play: &mut Play| {
+        let reply = play.reply_to();
+        play.signal(RevokeAll.to(reply));
+        play.reply.clone().unwrap()
+    };
+    let Ok(CarriedOut::Done(last)) = revoke_all(&mut play) else { panic!("{:?}", play.reply) };
+    let revoked: Vec<_> = play.entries.iter().map(|entry| (entry.seq, entry.record.clone())).collect();
+    let before = Seq(last.0 - 1);
+    assert_eq!(revoked, [(before, Record::Revoked { grant: first }), (last, Record::Revoked { grant: second })]);
+    assert!(play.state.grants.is_empty());
+    assert_eq!(revoke_all(&mut play), Ok(CarriedOut::Done(play.state.seq)));
+    assert!(play.entries.is_empty());
+    play.crash();
+    assert!(play.state.grants.is_empty());
 }
 
 /// C-05: a grant survives the session's crash, with who gave it.

@@ -11,7 +11,7 @@ use tamtam::{
     tool::{Access, Network, SandboxTerms},
 };
 
-use crate::kernel::{tasks::narrow, tests::sim::rng::Rng};
+use crate::kernel::{children::tasks::narrow, tests::sim::rng::Rng};
 
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())

@@ -1,7 +1,8 @@
 //! What is offered as "always" for a shell command, and that it takes nothing that its sentence does not say.
 //!
-//! For each asked command and each of its offers a hundred further commands are judged, as a session would that was given that offer.
-//! Who says what an offer may take is written here, from the words of the command alone: nothing of the judge is used for it.
+//! For each asked command and each of its offers a hundred further commands are judged, as a session would that was given that
+//! offer. Who says what an offer may take is written here, from the words of the command alone: nothing of the judge is used for
+//! it.
 
 use tamtam::{
     kernel::{Open, Settings},

@@ -1,4 +1,4 @@
-//! What becomes of each open ticket after a crash: the table of `kernel/recover.rs`, row by row, and promise 5.
+//! What becomes of each open ticket after a crash: the table of `kernel/turn/recover.rs`, row by row, and promise 5.
 
 use tamtam::{
     Seq,

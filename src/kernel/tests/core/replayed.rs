@@ -1,6 +1,6 @@
-//! What decisions looked at is on the tape also where no request says it: each of these is followed by an incarnation of the session in
-//! which models, prices and tools are others, so that whoever guesses by what comes later guesses wrong. The tape is replayed
-//! when the test lets go of it, as every tape of these tests is.
+//! What decisions looked at is on the tape also where no request says it: each of these is followed by an incarnation of the
+//! session in which models, prices and tools are others, so that whoever guesses by what comes later guesses wrong. The tape is
+//! replayed when the test lets go of it, as every tape of these tests is.
 
 use tamtam::{
     ModelRef, Outcome,

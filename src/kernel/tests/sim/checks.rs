@@ -1,6 +1,9 @@
 //! What must hold: after each signal, at each request, and on the whole tape.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tamtam::{
     Part, Seq,
@@ -50,7 +53,7 @@ pub(super) fn state(state: &State) -> Result<(), Broken> {
 
 /// Asks and calls point at each other; a barrier runs alone; no more run than may.
 fn calls_and_asks(state: &State) -> Result<(), Broken> {
-    for (ticket, open) in &state.open {
+    for (ticket, open) in state.open.iter() {
         match open {
             Open::Ask(ask) if ask.question.is_some() => {
                 let runs = matches!(state.open.get(&ask.call), Some(Open::Call(call)) if call.attempts > 0 && call.state != CallState::Closing);
@@ -275,6 +278,25 @@ pub(super) fn tape(entries: &[Entry]) -> Result<(), Broken> {
         matches!(part, Part::Tool(tool) if matches!(tool.state, ToolState::Pending { .. } | ToolState::Running { .. }))
     });
     hold!(open.is_none(), "the transcript shows an open call: {open:?}");
+    tail(entries)
+}
+
+/// A page that is read from an anchor on shows what it would show over the whole tape, wherever the anchor is.
+fn tail(entries: &[Entry]) -> Result<(), Broken> {
+    let whole: Vec<_> = {
+        let (messages, made) = Transcript::numbered(entries);
+        made.into_iter().zip(messages).collect()
+    };
+    for nth in 1..5 {
+        let at = entries.len() * nth / 5;
+        let Some(state) = State::fold(&entries[..at]) else { continue };
+        let before = &entries[at - 1];
+        let anchor = Entry { ticket: None, record: Record::State(Arc::new(state)), ..before.clone() };
+        let from_there: Vec<_> = [anchor].iter().chain(&entries[at..]).cloned().collect();
+        let (messages, made) = Transcript::tail(&from_there);
+        let tail: Vec<_> = made.into_iter().zip(messages).collect();
+        hold!(whole.ends_with(&tail), "from entry {} on the transcript is {tail:#?}\n\nand not {whole:#?}", before.seq);
+    }
     Ok(())
 }
 

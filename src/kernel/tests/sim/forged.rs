@@ -133,7 +133,7 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
         Adopt { child: "d".parse().unwrap(), link: Link::DETACHED }.to(reply),
         End { reason: "over".into() }.to(reply),
     ];
-    for (ticket, open) in &state.open {
+    for (ticket, open) in state.open.iter() {
         let ticket = *ticket;
         match open {
             Open::Request(_) => {

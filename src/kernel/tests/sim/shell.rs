@@ -176,7 +176,9 @@ impl World {
             tasks::within_the_width(&before, entries, &after)?;
             before = after;
         }
-        if inputs.last() == Some(&Input::Hold) {
+        // After a hold the recovery is still to come, and a stop may come before it.
+        let is_held = inputs == [Input::Stop] && checks::state(&self.state).is_err();
+        if inputs.last() == Some(&Input::Hold) || is_held {
             return Ok(());
         }
         let (answered, replies): (BTreeSet<_>, _) = (replies.iter().map(|(to, _)| *to).collect(), replies.len());

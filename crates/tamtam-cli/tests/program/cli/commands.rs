@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::lab::{Lab, has};
+use crate::support::taped::LeftOut;
 
 /// CLI-RUN-001: the text is on stdout and nothing else is; the session's id is told on stderr.
 #[test]
@@ -150,6 +151,37 @@ fn a_broken_pipe_ends_quietly() {
     run.close_stdout();
     let ended = run.end();
     assert_eq!((ended.code, ended.stderr.as_str()), (1, ""));
+}
+
+/// Commands whose reader had gone stopped half-way, or said with their exit code that all was well.
+#[test]
+fn a_command_without_a_reader_does_its_work_and_ends_as_with_one() {
+    let lab = Lab::new();
+    lab.may_leave_out(LeftOut::Damaged);
+    let unread = |arguments: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = lab.command(arguments).stdout(writer).output().unwrap();
+        (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
+    };
+    let write = json!({"name": "write", "input": {"path": "a", "content": "a"}});
+    let model = lab.script(json!([{"calls": [write]}, "Done."]));
+    assert_eq!(lab.run(&["run", "--session", "s", "--permission", "auto", "--model", &model, "go"]).code, 0);
+    let quiet = |exit: i32| (exit, String::new());
+    assert_eq!(unread(&["tape", "restore", "s", "--yes"]), quiet(0));
+    assert!(!lab.work("a").exists());
+    assert_eq!(unread(&["tool", "read", r#"{"path":"a"}"#]), quiet(1));
+    assert_eq!(unread(&["doctor", "--store", lab.work("file").to_str().unwrap()]), quiet(0));
+    std::fs::write(lab.work("file"), "").unwrap();
+    assert_eq!(unread(&["doctor", "--store", lab.work("file").to_str().unwrap()]), quiet(1));
+    std::fs::write(lab.work("AGENTS.md"), "Be kind.").unwrap();
+    assert_eq!(unread(&["trust", "--yes", "."]), quiet(0));
+    assert!(lab.run(&["trust", "--list"]).stdout.contains("  trusted, "));
+    let tape = lab.path("home/.local/share/tamtam/sessions/s/anchors");
+    let anchor = std::fs::read_dir(tape).unwrap().next().unwrap().unwrap().path().join("entries.jsonl");
+    let damaged = std::fs::read_to_string(&anchor).unwrap().replacen("\"kind\":\"", "\"kind\":\"x", 1);
+    std::fs::write(&anchor, damaged).unwrap();
+    assert_eq!(unread(&["tape", "verify", "s"]), quiet(1));
 }
 
 /// Files go with the prompt.

@@ -124,6 +124,10 @@ fn the_proxy_of_the_environment_is_used_and_not_for_this_machine() {
     lab.put("home/.config/tamtam/config.toml", &format!("proxy = '{proxy}'"));
     assert_eq!(lab.run_with(&[key, far, ("HTTP_PROXY", "http://127.0.0.1:9")], &run).code, 1);
     assert!(seen.recv().unwrap().starts_with("POST http://model.corp.invalid"));
+    // The parser of arguments quoted the password.
+    let refused = lab.run(&["run", "--proxy", "socks5://user:hunter2@h:1", "--model", "openai/m", "hi"]);
+    assert!(refused.code == 2 && refused.error().contains("--proxy: a SOCKS proxy"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("hunter2"), "{}", refused.stderr);
     // A stranger's project does not choose where requests go.
     lab.put("home/.config/tamtam/config.toml", "");
     lab.put("work/.tamtam/config.toml", &format!("proxy = '{proxy}'"));

@@ -142,6 +142,26 @@ fn a_damaged_tape_is_named_with_file_and_line() {
     assert_eq!((refused.code, refused.error().contains("tape verify")), (1, true));
 }
 
+/// A path that could not be looked at was said to have no store, and so no damage.
+#[test]
+fn a_store_that_cannot_be_looked_at_is_not_taken_for_none() {
+    let lab = Lab::new();
+    std::fs::write(lab.work("file"), "").unwrap();
+    for command in [
+        &["tape", "verify"][..],
+        &["tape", "rebuild"],
+        &["tape", "search", "x"],
+        &["tape", "sweep", "--keep", "1", "--yes"],
+        &["sessions"],
+    ] {
+        let ended = lab.run(&[command, &["--store", "file/store"]].concat());
+        assert!(ended.code == 2 && ended.error().contains("--store"), "{command:?}: {}", ended.stderr);
+    }
+    std::fs::create_dir(lab.work("empty")).unwrap();
+    assert_eq!(lab.run(&["tape", "protect", "s", "--store", "empty"]).code, 2);
+    assert_eq!(std::fs::read_dir(lab.work("empty")).unwrap().count(), 0, "no store was made");
+}
+
 /// Promise 6: the index decides nothing; it is made anew from the tapes, whatever it holds.
 #[test]
 fn the_index_is_rebuilt_from_the_tapes() {

@@ -46,6 +46,16 @@ fn counting_server() -> (String, Arc<AtomicUsize>) {
     (format!("http://{address}/v1"), heard)
 }
 
+/// A person was asked to trust files that could not be shown.
+#[test]
+fn nobody_is_asked_about_files_that_were_not_shown() {
+    let lab = Lab::new();
+    lab.put("work/AGENTS.md", "Be kind.");
+    let mut run = lab.shell_on_terminal("exec 3> >(:); wait $!; tamtam trust . >&3; echo it ended with $?");
+    run.until_text("error: nothing was changed: stdout is closed");
+    run.until_text("it ended with 1");
+}
+
 /// Reliability C01, S13, S22: before trust, a repository's address gets no connection and no key, its profile loosens nothing, and one
 /// line says that there is something. Nobody is at the terminal, and that changes nothing.
 #[test]
