@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use tamtam::{
-    Message,
+    Message, Part,
     hook::{Hook, HookCall, HookContext, Input, Verdict},
     model::BoxFuture,
-    session::Part,
     tool::ToolResult,
 };
 

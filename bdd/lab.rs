@@ -15,11 +15,12 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Answer, EventStream, ModelRef, Receipt, Runtime, Seq, Session, SessionId, SessionOptions,
+    Answer, Event, EventKind, EventStream, ModelRef, Receipt, Runtime, SendError, Seq, Session, SessionId,
+    SessionOptions,
     model::{ErrorKind, ModelError, Reply, Request, Scripted},
     permission::{Action, Profile, Rule, Ruleset},
     runtime::Agent,
-    session::{Event, EventKind, Next, SendError},
+    session::Next,
 };
 use tempfile::TempDir;
 use tokio::{sync::watch, task::AbortHandle};
@@ -255,6 +256,7 @@ impl Lab {
                 match next {
                     Next::Event(event) => shown.send_modify(|all: &mut Vec<_>| all.push(event)),
                     Next::Lagged(missed) => panic!("{missed} events were missed"),
+                    other => panic!("neither an event nor missed ones: {other:?}"),
                 }
             }
         });

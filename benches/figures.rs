@@ -13,7 +13,7 @@ use tamtam::{
     Delivery, Millis, Runtime, Seq, SessionId, SessionOptions, Steering,
     model::{Reply, Scripted},
     permission::Profile,
-    tape::{Appended, Durability, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
+    tape::{Appended, Durability, Store, StoreOptions, TapeEntry, TapeStore as _, TapeStoreExt as _},
     tool::{Held, Tool, ToolContext},
     tools::{Bash, BashOptions, LookLimits},
 };
@@ -306,7 +306,7 @@ async fn tree() {
 fn appends() {
     for (durability, each) in [(Durability::Process, scaled(200_u64)), (Durability::Power, scaled(20))] {
         let folder = tempfile::tempdir().unwrap();
-        let options = StoreOptions { durability, ..StoreOptions::default() };
+        let options = StoreOptions::default().durability(durability);
         let store = Store::open(folder.path(), options).unwrap();
         let (tx, settled) = std::sync::mpsc::channel();
         let mut tapes: Vec<_> = (0..100)
@@ -380,19 +380,12 @@ fn long_tape() {
     store.close(Duration::from_secs(10)).unwrap();
 }
 
-fn entry(seq: u64) -> Entry {
+fn entry(seq: u64) -> TapeEntry {
     let data = serde_json::json!({ "text": "x".repeat(150), "n": seq });
-    Entry {
-        seq: Seq(seq),
-        time: Millis(1_700_000_000_000),
-        cause: None,
-        turn: Some(Seq(1)),
-        step: Some(1),
-        ticket: None,
-        input: None,
-        kind: "note".into(),
-        data: serde_json::value::to_raw_value(&data).unwrap(),
-    }
+    let data = serde_json::value::to_raw_value(&data).unwrap();
+    let mut entry = TapeEntry::new(Seq(seq), Millis(1_700_000_000_000), "note", data);
+    (entry.turn, entry.step) = (Some(Seq(1)), Some(1));
+    entry
 }
 
 /// (g) From nothing to the first request: a runtime on a new store. For the program, see the bench `start` of its crate.

@@ -6,10 +6,10 @@
 use std::{collections::HashMap, io::stdin, path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    EventKind, EventStream, Message, Outcome, Runtime, Session, SessionOptions,
+    EventKind, EventStream, Message, Outcome, Part, Runtime, Session, SessionOptions,
     hook::{Hook, HookContext, Input},
     model::{BoxFuture, Model, Reply, Request, Scripted, transcript},
-    session::{Next, Part},
+    session::Next,
 };
 use tokio::{sync::mpsc, task::JoinSet};
 

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use tamtam::{
-    EventKind, Outcome, Runtime, Session, SessionId, SessionOptions,
+    Answer, EventKind, Outcome, Runtime, Session, SessionId, SessionOptions,
     model::{Reply, Scripted},
-    session::{Answer, Next},
+    session::Next,
 };
 
 /// What a host's own code sees of agents.
@@ -36,6 +36,7 @@ impl Adapter {
                     _ => {}
                 },
                 Next::Lagged(missed) => eprintln!("{missed} events missed"),
+                _ => {}
             }
         }
         Err("the runtime was shut down".into())

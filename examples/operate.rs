@@ -151,7 +151,7 @@ pub async fn operate(out: &mut (impl Write + Send)) -> Result<(), Failed> {
 
 /// What the model says: it looks up and builds where it is asked to, and answers else.
 fn reply(request: &Request) -> Reply {
-    let usage = Usage { input: 900 + 20 * request.history.iter().count() as u64, output: 40, ..Usage::default() };
+    let usage = Usage::new(900 + 20 * request.history.iter().count() as u64, 40);
     let newest = request.history.iter().last().map(|item| item.as_ref().clone());
     let said = match newest {
         Some(Item::User(user)) => user.parts.iter().map(|part| format!("{part:?}")).collect(),
@@ -217,7 +217,7 @@ impl Tool for Lookup {
         Box::pin(async move {
             if let (Some(stuck), Some("stuck")) = (self.stuck.get(), arguments["what"].as_str()) {
                 // The next request of this session asks for the price of this model.
-                let model = ModelRef { provider: "scripted".to_owned(), model: "stuck".to_owned() };
+                let model = ModelRef::new("scripted", "stuck");
                 if let Err(error) = stuck.configure(|settings| settings.model = model.clone()).await {
                     return ToolResult::error(error.to_string());
                 }

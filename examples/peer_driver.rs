@@ -97,6 +97,7 @@ async fn listen(mut events: EventStream, calls: usize) -> (usize, EventStream) {
                 _ => {}
             },
             Some(Next::Lagged(missed)) => eprintln!("{missed} events missed"),
+            Some(_) => {}
             None => break,
         }
     }

@@ -13,7 +13,7 @@ use tamtam::{
     model::{Reply, Scripted},
     ops::replay::{Checked, Difference, Replay, check, write_test},
     permission::Profile,
-    tape::{Access, Store, StoreOptions},
+    tape::{Store, StoreOptions, TapeAccess},
     tool::{self, Tool, Toolbox},
 };
 
@@ -50,7 +50,7 @@ pub async fn record(tapes: &Path, session: &SessionId, file: &Path) -> Result<()
 }
 
 fn reading(tapes: &Path) -> Result<Store, Failed> {
-    Ok(Store::open(tapes, StoreOptions { access: Access::Read, ..StoreOptions::default() })?)
+    Ok(Store::open(tapes, StoreOptions::default().access(TapeAccess::Read))?)
 }
 
 /// A test of the version of tamtam: it decides the same as the version that recorded the file. A difference is an error.

@@ -17,7 +17,7 @@ use tokio::task::JoinError;
 
 use crate::{
     kernel::Refusal,
-    supervisor::StartError as TreeError,
+    supervisor::TreeError,
     tape::TapeError,
     words::ids::{MessageId, SessionId},
     words::labels::BadLabel,

@@ -31,6 +31,7 @@ use crate::{
 /// What happens when a budget does not allow the next piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum BudgetThen {
     /// A person is asked for more.
     Ask,
@@ -45,6 +46,7 @@ pub const EVENT_VERSION: u32 = 1;
 
 /// Names an event within its session. Durable events come in the order of their ids, and no two have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct EventId {
     /// The entry that the event follows from; for a provisional event, the ticket or entry that it is about.
     pub seq: Seq,

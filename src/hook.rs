@@ -30,7 +30,7 @@ use serde_json::Value;
 
 use crate::{
     event::Event,
-    model::{Answer, AnswerPart, BoxFuture, bound_parts},
+    model::{AnswerPart, BoxFuture, ModelAnswer, bound_parts},
     tool::{Access, Effect, Filters, OutputFilter, SessionRef, ToolResult},
     words::ids::{CallId, SessionId},
     words::message::{Finish, Message},
@@ -48,6 +48,7 @@ pub const HOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// The verdict of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// Continue.
     Pass,
@@ -57,6 +58,7 @@ pub enum Verdict {
 
 /// The result of an input pipe.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Input {
     /// The message passes, changed or as it was.
     Pass(Box<Message>),
@@ -333,9 +335,9 @@ impl Hooks {
     pub(crate) async fn on_answer(
         &self,
         context: &HookContext,
-        mut answer: Answer,
+        mut answer: ModelAnswer,
         failed: &(dyn Fn(HookFailure) + Sync),
-    ) -> Answer {
+    ) -> ModelAnswer {
         answer.fragment = Default::default();
         for Placed { hook, name, guards, .. } in self.0.iter().filter(|placed| placed.sees_answers) {
             match isolated(name, "on_answer", || hook.on_answer(context, answer.parts.clone())).await {

@@ -48,7 +48,8 @@ pub use bounds::TITLE_BYTES_MAX;
 pub use budget::bill::{Bill, BillKind, BillLine};
 pub use budget::breach::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
 pub use budget::limits::{Limits, Resource, ShownLimits};
-pub use budget::spent::{Account, Charge, Reserve, ShownSpent, ShownTasks, Spent};
+pub(crate) use budget::spent::{Account, Reserve};
+pub use budget::spent::{Charge, ShownSpent, ShownTasks, Spent};
 pub(crate) use children::link::StopLevel;
 pub use children::link::{
     AskFrom, Down, DownReason, Link, NextTask, OpenTask, OpenTaskAsk, Origin, TaskAsk, TaskEnd, TaskOrder, Terms, Tie,
@@ -58,13 +59,12 @@ pub(crate) use context::compact::{Asked, prompt as compaction_prompt, reads_max}
 pub use context::compaction::{Compacted, CompactionReason, ContextState, Learned, OpenCompaction, Pin, Undone};
 pub(crate) use decide::{Decision, decide, decide_and_watch};
 pub use delivery::{AskAnswer, Delivery, Grant, Granted, Scope, Steering};
-pub(crate) use env::{Env, Windows, jitter_of, tools_tokens};
-pub use env::{EnvSeen, ModelSeen, Recorded, ToolsSeen};
+pub(crate) use env::{Env, EnvSeen, ModelSeen, Recorded, ToolsSeen, Windows, jitter_of, tools_tokens};
 pub use history::branch::Branch;
 pub use history::changes::{
-    AnchorMark, BranchRequest, BranchSummary, ForkMade, Merged, MergedLast, OpenBranch, RefusedFile, RestoredFiles,
-    RolledBack, Way, WentBack,
+    AnchorMark, BranchRequest, BranchSummary, ForkMade, Merged, OpenBranch, RefusedFile, RestoredFiles, RolledBack, Way,
 };
+pub(crate) use history::changes::{MergedLast, WentBack};
 pub(crate) use history::digest::Digest;
 pub use history::digest::Parent;
 pub(crate) use history::first::first_entries;
@@ -74,7 +74,8 @@ pub(crate) use history::trail::{find_point, is_whole, look_back};
 pub use history::transcript::Transcript;
 pub(crate) use input::*;
 pub(crate) use mailbox::{Act, CommandEnd, Left, Mailbox, NotTaken, kept};
-pub use open::{CallAnswer, CallState, Open, OpenAsk, OpenCall, OpenRequest, OpenWait};
+pub(crate) use open::CallAnswer;
+pub use open::{CallState, Open, OpenAsk, OpenCall, OpenRequest, OpenWait};
 pub use open_table::OpenTable;
 pub use record::{BadRecord, CallOpened, Entry, Record, RequestOpened};
 pub(crate) use recorded::read_back;

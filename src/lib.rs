@@ -60,7 +60,7 @@
 
 // This file only declares the rooms and exports the few names that most hosts use. A change must keep at most 20 names at the
 // root and 10 public modules; a new public name goes into a module. A room may import only rooms below it
-// (`docs/ARCHITECTURE.md`).
+// (`docs/ARCHITECTURE.md`). A public struct or enum can grow and has one name and one path (`tests/it/face.rs`).
 
 #[macro_use]
 mod fault;
@@ -94,7 +94,13 @@ mod words;
 pub use error::{OpenError, SendError};
 pub use event::{Event, EventKind, EventStream};
 pub use kernel::{Delivery, Outcome, Steering};
-pub use runtime::{Runtime, SessionOptions};
-pub use session::{Answer, Receipt, Session};
+pub use runtime::Runtime;
+pub use runtime::options::SessionOptions;
+pub use session::Session;
+pub use session::receipt::{Answer, Receipt};
 pub use words::ids::{MessageId, Millis, Seq, SessionId};
 pub use words::message::{Message, ModelRef, Part};
+
+/// The crate that makes the schemas of [typed tools](tool::typed): their arguments derive its `JsonSchema`. A host that does not
+/// depend on schemars itself writes `#[schemars(crate = "tamtam::schemars")]` beside the derive.
+pub use schemars;

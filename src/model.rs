@@ -69,8 +69,8 @@ pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
 pub(crate) use request::bound_parts;
-pub use request::{Answer, AnswerPart, History, Item, Params, Request, ToolResultItem, ToolSpec, UserItem};
-pub use scripted::{BadScript, Barrier, By, REQUESTS_MAX, Reply, Scripted, transcript};
+pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
+pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;
 
 #[cfg(any(feature = "openai", feature = "anthropic"))]
@@ -136,7 +136,7 @@ pub trait Model: Send + Sync + 'static {
         &'a self,
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>>;
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>>;
 }
 
 /// Finds a model by its name, for messages and settings that name one.
@@ -165,7 +165,7 @@ pub trait Models: Send + Sync + 'static {
     }
 }
 
-/// A piece of an answer, as it arrives. Provisional: only the [`Answer`] counts.
+/// A piece of an answer, as it arrives. Provisional: only the [`ModelAnswer`] counts.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta {

@@ -15,8 +15,8 @@ pub(crate) mod restore;
 pub(crate) mod sweep;
 pub(crate) mod taped;
 
-pub use crate::{kernel::Parent, tape::ListCost};
+pub use crate::kernel::Parent;
 pub use listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, sessions};
 #[cfg(all(unix, feature = "tools"))]
-pub use restore::{FilePlan, PlannedFile, Restore, RestoreError, Restored, Step, changes, offline};
+pub use restore::{FilePlan, FileStep, PlannedFile, Restore, RestoreError, Restored, changes, offline};
 pub use sweep::{KeptReason, KeptSession, Sweep, SweepPolicy, SweepReason, SweptSession, sweep_plan, sweep_planned};

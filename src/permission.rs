@@ -36,9 +36,9 @@ pub use path::seen_from;
 pub use pattern::Globs;
 #[cfg(test)]
 pub(crate) use profile::ALL as PROFILES;
-pub use profile::Profile;
+pub use profile::{Profile, UnknownProfile};
 pub use shell::with_parts;
-pub use verdict::{Verdict, decide};
+pub use verdict::{RuleVerdict, decide};
 
 pub(crate) use mask::denies_all;
 pub(crate) use offer::{allows, binds, bound_text, grants, stays_in};
@@ -54,6 +54,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Action {
     /// The call may be made.
     Allow,
@@ -66,6 +67,7 @@ pub enum Action {
 /// One line of a ruleset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Rule {
     /// Which permission: `read`, `edit`, `bash`, `external_directory`, a tool's name, or `*`; `*` and `?` are wildcards.
     pub permission: String,
@@ -93,6 +95,11 @@ impl Rule {
                 "read" | "edit" => globs.path(&self.pattern, &access.pattern),
                 _ => pattern::simple(&self.pattern, &access.pattern),
             }
+    }
+
+    crate::words::setters::setters! {
+        /// Sets whether the pattern [only equals itself](#structfield.exact).
+        exact: bool;
     }
 }
 
@@ -122,6 +129,7 @@ pub enum MatchOrder {
 
 /// An ordered set of rules with a name that says whose they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Ruleset {
     /// Whose rules these are: `host`, `profile ask`, `session`.
     pub name: String,
@@ -177,6 +185,7 @@ impl Ruleset {
 
 /// The decision about a call, and the rule that it follows from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Judgement {
     /// What to do.
     pub action: Action,
@@ -226,7 +235,7 @@ fn by_text<'a>(layers: impl IntoIterator<Item = &'a Ruleset>, access: &Access, g
 }
 
 /// Judges all accesses of a call; the strictest decision wins. [`decide`] also says which access decided.
-pub fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Judgement {
+pub(crate) fn judge_all(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Judgement {
     decide(layers, accesses, globs).judgement
 }
 

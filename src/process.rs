@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | a call ends, is aborted or dropped | [`Process`] kills the group, then all that the process table shows of the call, until nothing is left | processes with the call's tag, and the descendants of the first one |
 //! | the runtime shuts down | [`Processes::close`] | processes with a tag of this owner |
-//! | the host is killed | the watcher, a small process whose pipe closes then | processes with a tag of this owner; a script ([`Watch::Shell`]) finds them by their environment only |
+//! | the host is killed | the watcher, a small process whose pipe closes then | processes with a tag of this owner; a script ([`WatchBy::Shell`]) finds them by their environment only |
 //! | the host starts again | [`sweep_dead`], which reads the owners in the ledger of the store | processes with a tag of a dead owner |
 //!
 //! Guaranteed on Linux: after one of these no process with the tag is left, or the result names each one that could not be killed
@@ -35,11 +35,12 @@ mod watcher;
 mod tests;
 
 pub use environment::{is_private, scrub};
-pub use ledger::sweep_dead;
-pub use output::{Output, Rolling, Stream};
+pub(crate) use ledger::sweep_dead;
+pub use output::Stream;
+pub(crate) use output::{Output, Rolling};
 pub use processes::Processes;
-pub use run::{Event, Folder, Process, Spec, Streams};
-pub use sandbox::{Confinement, Network, SandboxLevel};
+pub use run::{Folder, Process, ProcessEvent, Spec, Streams};
+pub use sandbox::{Confinement, SandboxLevel};
 pub use sweep::{SWEEP_MAX, Swept, Whose, sweep};
 pub use tag::{CALL_VARIABLE, Owner, Tag};
-pub use watcher::{Watch, watch};
+pub use watcher::{WatchBy, watch};

@@ -19,7 +19,7 @@ mod ending;
 mod host;
 mod inspect;
 mod operate;
-mod options;
+pub(crate) mod options;
 mod records;
 mod recovery;
 mod report;
@@ -35,7 +35,6 @@ pub use command::{CommandError, Commanded};
 pub use delete::Deletion;
 pub use inspect::{By, Count, Inspection, Top};
 pub use operate::{OperateError, Operator};
-pub use options::SessionOptions;
 pub use report::{Leftover, Parked, Recovered, Tree};
 pub use task::TaskOptions;
 
@@ -66,7 +65,7 @@ use crate::{
     ops::{SessionPage, SessionQuery, Sweep, SweepPolicy, listing, sweep},
     runtime::{
         ending::Ending,
-        options::{canonical, known_tools},
+        options::{SessionOptions, canonical, known_tools},
     },
     session::Session,
     supervisor::SupervisorHandle,

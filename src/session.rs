@@ -23,25 +23,22 @@ mod inputs;
 mod inside;
 mod messages;
 mod plan_check;
-mod receipt;
+pub(crate) mod receipt;
 mod room;
 mod turn_stream;
 
 use std::{sync::Arc, time::Duration};
 
-pub use crate::kernel::context::{
-    Carried, FileOperations, Fullness, Level, Replaced, SUMMARY_SYSTEM, Window, estimated_tokens,
-};
+pub use crate::kernel::context::{FileOperations, Fullness, SUMMARY_SYSTEM, estimated_tokens};
 pub use crate::kernel::{
-    Account, AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind,
-    BillLine, Branch, BranchRequest, BranchSummary, Breach, Budget, CallAnswer, CallOpened, CallState, CallVerdict,
-    Charge, Compacted, CompactionReason, CompactionSettings, ContextState, Delivery, Disposition, Down, DownReason,
-    Entry, EnvSeen, Extent, ForkMade, Grant, Granted, Learned, Limits, Link, Merged, MergedLast, Mode, ModelSeen,
-    NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest,
-    OpenTable, OpenTask, OpenTaskAsk, OpenWait, Origin, Outcome, Pin, Point, PromptSection, Record, Recorded, Refusal,
-    RefusedFile, Repeats, RequestOpened, Reserve, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack,
-    Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Steering, Switched, TITLE_BYTES_MAX, TaskAsk,
-    TaskEnd, TaskOrder, Terms, Tie, ToolsSeen, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way, WentBack,
+    AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind, BillLine, Branch,
+    BranchRequest, BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted,
+    CompactionReason, CompactionSettings, ContextState, Disposition, Down, DownReason, Entry, Extent, ForkMade, Grant,
+    Granted, Learned, Limits, Link, Merged, Mode, NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch,
+    OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTable, OpenTask, OpenTaskAsk, OpenWait, Origin, Pin,
+    Point, PromptSection, Record, Refusal, RefusedFile, Repeats, RequestOpened, Resource, RestartPolicy, RestoredFiles,
+    RollbackTarget, RolledBack, Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State, Switched,
+    TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;
@@ -52,7 +49,6 @@ pub(crate) use fork::make_fork;
 pub use fork::{ForkOptions, ForkedAt, Merge, fork_at};
 pub use messages::{MESSAGES_MAX, MessageCursor, MessagePage, MessageStream};
 pub use plan_check::PlanCheck;
-pub use receipt::{Answer, Receipt};
 pub use turn_stream::TurnStream;
 
 pub use crate::task::{
@@ -62,13 +58,17 @@ pub use crate::task::{
 
 pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
-    error::{OpenError, PassivateError, SendError, SpawnError},
-    event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind, EventStream, Next},
+    error::{PassivateError, SpawnError},
+    event::{BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next},
     words::{
         depth::VALUE_DEPTH_MAX,
-        ids::*,
+        ids::{BadSessionId, CallId, NAME_BYTES_MAX, SESSION_ID_BYTES_MAX},
         labels::{BadLabel, Labels},
-        message::*,
+        message::{
+            AgentPart, BadModelRef, CompactionPart, ErrorReason, Extra, FilePart, Finish, MessageTime, PatchPart,
+            ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart, StepStartPart, SubtaskPart, TextPart,
+            ToolPart, ToolState,
+        },
     },
 };
 
@@ -77,11 +77,18 @@ use crate::{
         shared::Shared,
         slot::{Phase, Slot, within},
     },
+    error::SendError,
+    event::EventStream,
     kernel::{
-        self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, EditMessage, GoOn, HandOff, Pause, ResetLoops, Resume,
-        SendMessage, WithdrawMessage,
+        self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, Delivery, EditMessage, GoOn, HandOff, Pause,
+        ResetLoops, Resume, SendMessage, Steering, WithdrawMessage,
     },
+    session::receipt::Receipt,
     tape::TapeStoreExt as _,
+    words::{
+        ids::{MessageId, Seq, SessionId},
+        message::Message,
+    },
 };
 
 /// The handle of a conversation. Dropping it changes nothing about the conversation.
@@ -232,7 +239,7 @@ impl Session {
     }
 
     /// As [`Session::answer`], and says who answered. The name (at most 256 bytes are kept) is on the tape, and in the event
-    /// [`AskClosed`](EventKind::AskClosed).
+    /// [`AskClosed`](crate::EventKind::AskClosed).
     ///
     /// # Errors
     /// As [`Session::answer`].
@@ -241,7 +248,8 @@ impl Session {
         self.ask(AnswerAsk { ask, grant, who: Some(who.into()), rules: None, digest: None }).await.map(drop)
     }
 
-    /// As [`Session::answer_as`], for what was shown and nothing else: `digest` is that of the event ([`EventKind::Ask`]).
+    /// As [`Session::answer_as`], for what was shown and nothing else: `digest` is that of the event
+    /// ([`EventKind::Ask`](crate::EventKind::Ask)).
     ///
     /// # Errors
     /// As [`Session::answer`]; [`Refusal::NotShown`] if the ask is about something else, and then it stays open.

@@ -53,7 +53,7 @@ pub use crate::supervisor::{
     admin::{AdminError, Done},
     backoff::Backoff,
     child::{ChildContext, Start},
-    exit::{Down, ExitReason, PanicReport},
+    exit::{ChildDown, ExitReason, PanicReport},
     handle::{ChildInfo, Counts, SupervisorHandle},
     intensity::Intensity,
     node_state::NodeState,
@@ -102,13 +102,13 @@ impl Supervisor {
     /// It runs until [`SupervisorHandle::shutdown`], or until it ends on its own (too many restarts, significant children);
     /// [`SupervisorHandle::ended`] waits for that. If a child cannot start, those before it are stopped in reverse. Needs a tokio
     /// runtime with time. If the future is dropped before it completes, the supervisor is shut down in the background.
-    pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, StartError> {
+    pub async fn start(spec: SupervisorSpec, registry: &Registry) -> Result<SupervisorHandle, TreeError> {
         refuse_panic_abort()?;
         spec.check()?;
         // A separate task: dropped half-way, a start would leave an actor without a handle.
         let started = tokio::spawn(start(spec, registry.clone())).await;
-        let mut started = started.unwrap_or(Err(StartError::Failed { reason: ExitReason::Cancelled }))?;
-        started.0.take().ok_or(StartError::Failed { reason: ExitReason::Cancelled })
+        let mut started = started.unwrap_or(Err(TreeError::Failed { reason: ExitReason::Cancelled }))?;
+        started.0.take().ok_or(TreeError::Failed { reason: ExitReason::Cancelled })
     }
 }
 
@@ -123,14 +123,14 @@ impl Drop for Started {
     }
 }
 
-async fn start(spec: SupervisorSpec, registry: Registry) -> Result<Started, StartError> {
+async fn start(spec: SupervisorSpec, registry: Registry) -> Result<Started, TreeError> {
     let shared = Shared::new(spec.id.clone());
     let shown = registry.show(None, spec.id.as_str(), "supervisor");
     shown.0.born(1, 1);
     let node = shown.0.clone();
     let spawn = SpawnArgs::root(node, registry);
     let handle = SupervisorHandle { shared: shared.clone() };
-    let failed = |reason| StartError::Failed { reason };
+    let failed = |reason| TreeError::Failed { reason };
     let live = match driver::launch(Arc::new(spec), shared, spawn, Some(shown)).await {
         Ok(live) => live,
         Err(NotStarted::Failed(reason)) => return Err(failed(reason)),
@@ -152,7 +152,7 @@ async fn start(spec: SupervisorSpec, registry: Registry) -> Result<Started, Star
 /// Why a supervisor did not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum TreeError {
     /// The spec is not valid.
     #[error(transparent)]
     BadSpec(#[from] BadSpec),

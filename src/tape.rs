@@ -61,7 +61,7 @@ pub(crate) use appends::{TapeFile, decode_files};
 pub(crate) use caught::Caught;
 pub use derived::TapeStoreExt;
 pub use engine::{LoadedTape, Position, TapeStore, TapeWriter};
-pub use entry::{Cause, Entry};
+pub use entry::{Cause, TapeEntry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};
 pub(crate) use first_append::FirstAppend;
@@ -83,6 +83,6 @@ pub use remove::Deleted;
 pub(crate) use remove::finish as finish_deletions;
 pub(crate) use store::SessionStatuses;
 pub use store::{
-    Access, Behind, Durability, ListCost, SessionStatus, SessionSummary, SoundEnd, Store, StoreOptions, StoreReport,
+    Behind, Durability, ListCost, SessionStatus, SessionSummary, SoundEnd, Store, StoreOptions, StoreReport, TapeAccess,
 };
 pub use verify::{Finding, Flaw};

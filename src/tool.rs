@@ -36,13 +36,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::words::pointers::pointers;
+use crate::{model::BoxFuture, words::pointers::pointers};
 
 pub(crate) use access::one_line;
 pub use access::{Access, ReadPath, ShellPart, UnknownWords};
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) use arguments::schema_of;
-pub use arguments::{BadArguments, Repair, parse_arguments, parse_arguments_with_repairs};
+#[cfg(all(unix, feature = "tools"))]
+pub(crate) use arguments::{ArgumentRepair, parse_arguments_with_repairs};
+pub use arguments::{BadArguments, parse_arguments};
 pub use changes::ChangeLog;
 pub(crate) use context::{Filters, SessionRef};
 pub use context::{Held, May, OutputFilter, Progress, ToolContext, blocking};
@@ -68,7 +70,6 @@ pub use workspace::{
 };
 
 pub use crate::{
-    model::BoxFuture,
     words::message::{Changes, FileChange, FileImage, FileState, ToolResult},
     words::sandbox::{Network, SandboxTerms},
 };
@@ -76,6 +77,7 @@ pub use crate::{
 /// What may be done about a call whose outcome is unknown because the runtime died while the call ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Effect {
     /// The call changes nothing: it runs again.
     Read,
@@ -198,8 +200,8 @@ pub trait Tool: Send + Sync + 'static {
     /// How much of a result a model gets. The tool keeps its results within these limits in its own way. The runtime cuts a
     /// result that is still larger (with a little room for notices), keeps the whole in a file next to the tape, and says where;
     /// if the whole cannot be kept, the result says that.
-    fn output(&self) -> truncate::Limits {
-        truncate::Limits::default()
+    fn output(&self) -> truncate::CutLimits {
+        truncate::CutLimits::default()
     }
 
     /// What a call with these arguments wants to do. A pure function: it looks at no disk.
@@ -293,7 +295,7 @@ pointers!(Tool {
     fn parallel(&self) -> bool;
     fn answers_at_once(&self) -> bool;
     fn limit(&self, arguments: &Value) -> Duration;
-    fn output(&self) -> truncate::Limits;
+    fn output(&self) -> truncate::CutLimits;
     fn access(&self, arguments: &Value) -> Vec<Access>;
     fn permissions(&self) -> Vec<String>;
     fn choices(&self) -> Vec<String>;

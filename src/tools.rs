@@ -234,6 +234,7 @@ impl std::fmt::Debug for Setup {
 
 /// The error for names that make no set of tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadToolset {
     /// A session without any tool is made without a toolbox.
     #[error("a set of tools cannot be empty")]

@@ -2,7 +2,7 @@
 
 use cucumber::{given, then, when};
 use serde_json::json;
-use tamtam::{Delivery, Outcome, model::Reply, session::Message};
+use tamtam::{Delivery, Message, Outcome, model::Reply};
 
 use crate::lab::{Lab, seen, within};
 

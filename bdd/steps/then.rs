@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use cucumber::{gherkin, then};
 use tamtam::{
-    Outcome,
+    Event, EventKind, Outcome, Part,
     model::{AnswerPart, Item, Request},
-    session::{Event, EventKind, Granted, Part, Record},
+    session::{Granted, Record},
 };
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use cucumber::when;
 use tamtam::{
-    Delivery, Receipt, Seq, Steering,
-    session::{EventKind, Grant, Message, Scope, Waiting},
+    Delivery, EventKind, Message, Receipt, Seq, Steering,
+    session::{Grant, Scope, Waiting},
 };
 
 use crate::{

@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, SessionId,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
+    model::{AnswerPart, BoxFuture, Deltas, Item, Model, ModelAnswer, ModelError, Request},
     runtime::Operator,
     session::Finish,
     tool::{Effect, Tool, ToolContext, ToolResult},
@@ -97,7 +97,11 @@ impl Model for OneBomb {
         &self.0
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         let called = request.history.iter().any(|item| matches!(item.as_ref(), Item::Result(_)));
         let part = match called {
             true => AnswerPart::Text { text: "done".into(), extra: None },
@@ -109,7 +113,7 @@ impl Model for OneBomb {
             },
         };
         let finish = if called { Finish::Stop } else { Finish::ToolCalls };
-        Box::pin(async move { Ok(Answer::new(vec![part], finish)) })
+        Box::pin(async move { Ok(ModelAnswer::new(vec![part], finish)) })
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Runtime, Session, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request, ToolResultItem},
+    model::{AnswerPart, BoxFuture, Deltas, Item, Model, ModelAnswer, ModelError, Request, ToolResultItem},
     permission::Profile,
     runtime::Passivation,
     session::Finish,
@@ -43,12 +43,19 @@ impl Model for Calls {
         &self.name
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         // A long history is summarized now and then; that request is not a step, and offers no tool.
         let is_summary = request.tools.is_empty() && !request.key.is_empty();
         Box::pin(async move {
             if is_summary {
-                return Ok(Answer::new(vec![AnswerPart::Text { text: "so far".into(), extra: None }], Finish::Stop));
+                return Ok(ModelAnswer::new(
+                    vec![AnswerPart::Text { text: "so far".into(), extra: None }],
+                    Finish::Stop,
+                ));
             }
             self.asked.lock().unwrap().push(Instant::now());
             if !self.think.is_zero() {
@@ -56,12 +63,12 @@ impl Model for Calls {
             }
             let made = self.made.fetch_add(1, Ordering::Relaxed) + 1;
             if made.is_multiple_of(self.steps) {
-                return Ok(Answer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop));
+                return Ok(ModelAnswer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop));
             }
             // Equal calls in a row would be a loop.
             let input = format!("{{\"n\":{made}}}");
             let call = AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input, extra: None };
-            Ok(Answer::new(vec![call], Finish::ToolCalls))
+            Ok(ModelAnswer::new(vec![call], Finish::ToolCalls))
         })
     }
 }
@@ -74,17 +81,21 @@ impl Model for OneCall {
         &self.0
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         let just_called = request.history.iter().rev().take(3).any(|item| match item.as_ref() {
             Item::Assistant(answer) => answer.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. })),
             _ => false,
         });
         let answer = if just_called {
-            Answer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop)
+            ModelAnswer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop)
         } else {
             let call =
                 AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input: "{}".into(), extra: None };
-            Answer::new(vec![call], Finish::ToolCalls)
+            ModelAnswer::new(vec![call], Finish::ToolCalls)
         };
         Box::pin(async move { Ok(answer) })
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use tamtam::{
     SessionId,
     ops::replay::Replay,
-    tape::{Access, Store, StoreOptions},
+    tape::{Store, StoreOptions, TapeAccess},
 };
 
 use super::parts::{Calls, Nothing, options, runtime, scaled};
@@ -26,7 +26,7 @@ pub(crate) fn replay(tokio: &tokio::runtime::Runtime) {
         drop(runtime.shutdown().await);
         ids
     });
-    let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let reading = StoreOptions::default().access(TapeAccess::Read);
     for _ in 0..3 {
         let store = Store::open(folder.path().join("store"), reading.clone()).unwrap();
         let (mut entries, mut decisions, start) = (0, 0, Instant::now());

@@ -8,7 +8,7 @@ use std::{
 
 use tamtam::{
     Millis, Seq, SessionId,
-    tape::{Appended, Entry, Order, Query, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
+    tape::{Appended, Order, Query, Store, StoreOptions, TapeEntry, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::parts::{distribution, scaled};
@@ -42,17 +42,9 @@ pub fn search() {
             let words: Vec<String> = (0..20).map(|_| format!("w{}", rng.word())).collect();
             let mark = if seq == 1 { format!(" only{session}") } else { String::new() };
             let data = serde_json::json!({ "text": words.join(" ") + &mark });
-            let entry = Entry {
-                seq: Seq(seq),
-                time: Millis(1_700_000_000_000 + seq),
-                cause: None,
-                turn: Some(Seq(1)),
-                step: Some(1),
-                ticket: None,
-                input: None,
-                kind: "message".into(),
-                data: serde_json::value::to_raw_value(&data).unwrap(),
-            };
+            let data = serde_json::value::to_raw_value(&data).unwrap();
+            let mut entry = TapeEntry::new(Seq(seq), Millis(1_700_000_000_000 + seq), "message", data);
+            (entry.turn, entry.step) = (Some(Seq(1)), Some(1));
             if let Appended::Later = tape.append(&[entry]) {
                 assert!(store.settle(Duration::from_secs(10)));
             }

@@ -11,7 +11,7 @@ use std::{
 
 use tamtam::{
     ModelRef,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request},
+    model::{AnswerPart, BoxFuture, Deltas, Model, ModelAnswer, ModelError, ModelLimits, Request},
     session::{Finish, SUMMARY_SYSTEM},
 };
 
@@ -45,10 +45,14 @@ impl Model for Talker {
         limits
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         let text = |text: String| AnswerPart::Text { text, extra: None };
         if &*request.system == SUMMARY_SYSTEM {
-            return Box::pin(async move { Ok(Answer::new(vec![text("## Goal\nGo on.".into())], Finish::Stop)) });
+            return Box::pin(async move { Ok(ModelAnswer::new(vec![text("## Goal\nGo on.".into())], Finish::Stop)) });
         }
         let mut asked = self.asked.lock().unwrap();
         asked.push(Instant::now());
@@ -57,12 +61,12 @@ impl Model for Talker {
         drop(asked);
         Box::pin(async move {
             if last {
-                return Ok(Answer::new(vec![text("done".into())], Finish::Stop));
+                return Ok(ModelAnswer::new(vec![text("done".into())], Finish::Stop));
             }
             // Equal calls in a row would be a loop.
             let input = format!("{{\"n\":{made}}}");
             let call = AnswerPart::Call { id: "call_1".into(), name: "nothing".into(), input, extra: None };
-            Ok(Answer::new(vec![text("word ".repeat(400)), call], Finish::ToolCalls))
+            Ok(ModelAnswer::new(vec![text("word ".repeat(400)), call], Finish::ToolCalls))
         })
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use tamtam::{
     ModelRef, Runtime, SessionOptions,
-    model::{Answer, BoxFuture, Deltas, Model, ModelError, Reply, Request, Scripted},
+    model::{BoxFuture, Deltas, Model, ModelAnswer, ModelError, Reply, Request, Scripted},
     runtime::{EnvironmentProvider as _, Place, RuleFiles, TaskOptions},
     session::{Link, TaskRequest},
 };
@@ -89,7 +89,7 @@ impl Model for Told {
         &'a self,
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         self.0.send(Instant::now()).unwrap();
         self.1.stream(request, deltas)
     }

@@ -28,13 +28,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, Message, Runtime, Seq, Session, SessionId, SessionOptions, Steering,
+    Delivery, Message, Part, Runtime, Seq, Session, SessionId, SessionOptions, Steering,
     hook::{Hook, HookCall, HookContext, Input, Verdict},
     model::{AnswerPart, BoxFuture, Model, Reply, Request, Scripted, transcript},
     ops::SessionQuery,
     permission::{Action, Rule, Ruleset},
     runtime::{Kind, StartError},
-    session::{Grant, Link, Next, Part},
+    session::{Grant, Link, Next},
     tape::Behind,
     tool::{self, Effect},
 };
@@ -277,6 +277,7 @@ async fn events(
                 if event.id.is_durable() { shown.id(event.id.to_string()) } else { shown }
             }
             Next::Lagged(missed) => sse::Event::default().event("lagged").data(missed.to_string()),
+            _ => sse::Event::default().comment("unknown here"),
         })
     });
     Ok(Sse::new(shown).keep_alive(sse::KeepAlive::default()))

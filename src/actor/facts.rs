@@ -139,7 +139,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::tool::{Access, BoxFuture, Tool, ToolContext, ToolResult, Unusable};
+    use crate::{
+        model::BoxFuture,
+        tool::{Access, Tool, ToolContext, ToolResult, Unusable},
+    };
 
     /// A tool that panics over arguments, or hangs over them until it is let go.
     struct Odd(Mutex<mpsc::Receiver<()>>);

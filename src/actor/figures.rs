@@ -17,6 +17,7 @@ use crate::{
 
 /// Where in its conversation a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct At {
     /// The turn.
     pub turn: Seq,

@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     lock::{Lock, unspoiled},
     tape::{
-        Caught, Damage, Deleted, Entry, FirstAppend, Lender, LoadedTape, Notify, OpenTape, Repair, Store, TapeError,
-        TapeStore, TapeStoreExt as _, TapeWriter, finish_deletions,
+        Caught, Damage, Deleted, FirstAppend, Lender, LoadedTape, Notify, OpenTape, Repair, Store, TapeEntry,
+        TapeError, TapeStore, TapeStoreExt as _, TapeWriter, finish_deletions,
     },
     words::ids::{Seq, SessionId},
 };
@@ -48,7 +48,7 @@ pub(crate) struct Tapes {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) tape: OpenTape,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<TapeEntry>,
     pub(crate) repair: Option<Repair>,
     pub(crate) read_only: Option<Damage>,
 }
@@ -162,7 +162,7 @@ impl Tapes {
 
     /// Makes a tape with its first entries, and returns only when the engine has acknowledged them. Later appends, which are the
     /// actor's, are reported to `others`. Blocks on the disk.
-    pub(crate) fn make(&self, session: &SessionId, first: &[Entry], others: Notify) -> Result<OpenTape, TapeError> {
+    pub(crate) fn make(&self, session: &SessionId, first: &[TapeEntry], others: Notify) -> Result<OpenTape, TapeError> {
         let append = FirstAppend::new();
         let mut tape = self.create(session, append.notify(others))?;
         if let Err(error) = append.settle(tape.append(first)) {

@@ -36,7 +36,7 @@ use crate::{
     kernel::context::of_text,
     kernel::{Report, Settings},
     lock::Lock,
-    model::{Answer, AnswerPart, Delta, ErrorKind, ModelError, Request},
+    model::{AnswerPart, Delta, ErrorKind, ModelAnswer, ModelError, Request},
     supervisor::WorkerNode,
     tool::{ChangeLog, Tool, ToolContext, ToolResult, truncate::bounded},
     words::message::{ErrorReason, Finish, ModelRef},
@@ -133,7 +133,7 @@ async fn answered(
         () = cut.cancelled() => {
             let Arrived { text, beside } = std::mem::take(&mut *arrived.lock());
             let partial = if text.is_empty() { vec![] } else { vec![AnswerPart::Text { text, extra: None }] };
-            let answer = through_hooks(post, Answer::new(partial, Finish::Unknown)).await;
+            let answer = through_hooks(post, ModelAnswer::new(partial, Finish::Unknown)).await;
             return Report::CutOff { partial: answer.parts, thrown_away: of_text(&beside) };
         }
     };
@@ -159,7 +159,7 @@ async fn answered(
 }
 
 /// What the answer pipes make of an answer. Its texts are shown now, where they were held back until the pipes had seen them.
-async fn through_hooks(post: &WorkerContext, answer: Answer) -> Answer {
+async fn through_hooks(post: &WorkerContext, answer: ModelAnswer) -> ModelAnswer {
     let hooks = &post.shared.hooks;
     if !hooks.see_answers() || answer.parts.is_empty() {
         return answer;
@@ -178,7 +178,7 @@ async fn make(
     model: &ModelRef,
     request: &Request,
     arrived: &Lock<Arrived>,
-) -> Result<Answer, ModelError> {
+) -> Result<ModelAnswer, ModelError> {
     fault!(post.shared.store.faults(), "worker.request", post.slot.id.as_str());
     let model = post.shared.models.find(model)?;
     let mut sub = 0;

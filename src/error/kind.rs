@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{
     error::{DeleteError, OpenError, PassivateError, SendError, SpawnError, StartError},
     kernel::{NoPoint, Refusal},
-    supervisor::{AdminError, StartError as TreeError},
+    supervisor::{AdminError, TreeError},
     tape::TapeError,
 };
 

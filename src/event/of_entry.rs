@@ -13,7 +13,7 @@ use crate::{
         AskClosedWhy, Breach, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk,
         Outcome, Record, RequestOpened, State, TaskAsk, ask_digest,
     },
-    model::Answer,
+    model::ModelAnswer,
     permission::offers,
     tool::ToolResult,
     words::ids::{Millis, Seq, SessionId},
@@ -297,7 +297,7 @@ fn left_after(before: &State, entry: &Entry) -> Limits {
     after.left()
 }
 
-fn answer_events(answer: &Answer, charge: Charge, interrupted: bool, left: Limits) -> Vec<EventKind> {
+fn answer_events(answer: &ModelAnswer, charge: Charge, interrupted: bool, left: Limits) -> Vec<EventKind> {
     let parts = answer.parts.iter().map(|part| EventKind::PartUpdated { part: part.clone().into() });
     let is_done = answer.calls().next().is_none();
     let finished = is_done.then(|| step_finished(vec![], answer.finish, charge, interrupted, left));

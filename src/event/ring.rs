@@ -174,6 +174,7 @@ impl Ring {
 
 /// The next item of a stream of events.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Next {
     /// An event.
     Event(Arc<Event>),

@@ -25,8 +25,8 @@ pub(super) mod undo;
 mod window;
 
 pub(crate) use branch::{BRANCH_SUMMARY_MAX, branch_digest, branch_prompt, render_branch};
-pub(crate) use carried::Speaker;
-pub use carried::{Carried, FileOperations, Replaced};
+pub use carried::FileOperations;
+pub(crate) use carried::{Carried, Replaced, Speaker};
 pub(crate) use cut::{Cut, cut};
 pub(crate) use files::{bytes_of, with_files, without_files};
 pub(crate) use prune::{PRUNED_TEXT, PruneRule, prune};
@@ -34,5 +34,5 @@ pub use summary::SUMMARY_SYSTEM;
 pub(crate) use summary::{BadSummary, Summarise, check, render, words as said};
 pub use tokens::estimated_tokens;
 pub(crate) use tokens::{Meter, of_item, of_text};
-pub use window::{Fullness, Level, Window};
-pub(crate) use window::{RESERVE_MIN, SUMMARY_MAX, carry_max, learned, summary_max};
+pub use window::Fullness;
+pub(crate) use window::{Level, RESERVE_MIN, SUMMARY_MAX, Window, carry_max, learned, summary_max};

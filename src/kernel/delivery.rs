@@ -14,6 +14,7 @@ use crate::{
 /// What becomes of a message when the session is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Delivery {
     /// A turn of its own, after this one. Also called follow-up.
     #[default]
@@ -28,6 +29,7 @@ pub enum Delivery {
 /// the strongest choice wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Steering {
     /// All calls run; then the message is read.
     FinishBatch,
@@ -42,6 +44,7 @@ pub enum Steering {
 /// `Always` and `Offered` lift the limit, whatever the scope; `Raise` says by how much; `Reject` ends the turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Grant {
     /// This call may run.
     Once,
@@ -79,6 +82,7 @@ impl Grant {
 /// How far a standing grant reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Scope {
     /// The running turn.
     Turn,

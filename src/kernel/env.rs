@@ -72,42 +72,42 @@ impl Windows for Window {
 
 /// Values of `Env` that were read: those read for one input, or the newest of a tape. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EnvSeen {
+pub(crate) struct EnvSeen {
     /// Models, by `provider/name`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub models: BTreeMap<String, ModelSeen>,
+    pub(crate) models: BTreeMap<String, ModelSeen>,
     /// The tools; `None` where they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<ToolsSeen>,
+    pub(crate) tools: Option<ToolsSeen>,
     /// The permissions of each tool that the rules masked (denied in full, so that it was not offered); an empty list for a tool
     /// that is gone since. Tools that were never masked are left out, so that a session without such rules pays nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub permissions: BTreeMap<String, Vec<String>>,
+    pub(crate) permissions: BTreeMap<String, Vec<String>>,
     /// Whether anybody listened who could answer an ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heard: Option<bool>,
+    pub(crate) heard: Option<bool>,
     /// The jitter that was read, in millionths. No later decision uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<u32>,
+    pub(crate) jitter: Option<u32>,
 }
 
 /// A model as a decision saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelSeen {
+pub(crate) struct ModelSeen {
     /// Its window, as the host knows it.
-    pub window: Window,
+    pub(crate) window: Window,
     /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
+    pub(crate) price: Option<Price>,
 }
 
 /// The tools as a decision saw them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolsSeen {
+pub(crate) struct ToolsSeen {
     /// Hash of what models are told of them.
-    pub hash: String,
+    pub(crate) hash: String,
     /// What they take in a request, in estimated tokens.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
 }
 
 /// The jitter is written in millionths of 1.
@@ -120,25 +120,25 @@ pub(crate) fn jitter_of(millionths: u32) -> f64 {
 
 /// What an entry says of the input that wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// The kind of input.
-    pub is: String,
+    pub(crate) is: String,
     /// The id of a command that was done; `None` for any other input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<CommandId>,
+    pub(crate) id: Option<CommandId>,
     /// The entry that the command's sender was told, if it is another entry than the one with this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done: Option<Seq>,
+    pub(crate) done: Option<Seq>,
     /// Only for a report: whether it was recorded without what follows from the state, because a later input of the same append
     /// decided about all that was open.
     #[serde(default, rename = "held", skip_serializing_if = "std::ops::Not::not")]
-    pub is_recorded_only: bool,
+    pub(crate) is_recorded_only: bool,
     /// The values of `Env` that were read and that the tape did not have before.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub env: EnvSeen,
+    pub(crate) env: EnvSeen,
     /// The values of the input that stand in none of its entries.
     #[serde(flatten)]
-    pub fields: Map<String, Value>,
+    pub(crate) fields: Map<String, Value>,
 }
 
 impl EnvSeen {
@@ -156,7 +156,7 @@ impl EnvSeen {
 impl Recorded {
     /// The description of an input of this kind whose values all stand in its entries.
     #[must_use]
-    pub fn new(is: &str) -> Recorded {
+    pub(crate) fn new(is: &str) -> Recorded {
         Recorded { is: is.to_owned(), ..Recorded::default() }
     }
 }

@@ -62,6 +62,7 @@ impl Open {
 
 /// An open model request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenRequest {
     /// The model that answers.
     pub model: ModelRef,
@@ -72,28 +73,29 @@ pub struct OpenRequest {
     /// Whether it was told to stop.
     pub closing: bool,
     /// Our estimate of its tokens.
-    pub estimated: u64,
+    pub(crate) estimated: u64,
     /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The tokens that are reserved for the request.
-    pub reserved: Reserve,
+    pub(crate) reserved: Reserve,
     /// Hash of all that determines the bytes of the request.
-    pub hash: String,
+    pub(crate) hash: String,
     /// The system prompt as it was when the request was made: settings that change meanwhile are for the next one.
-    pub system: Arc<str>,
+    pub(crate) system: Arc<str>,
     /// Sampling and limits, as they were when the request was made.
-    pub params: Params,
+    pub(crate) params: Params,
     /// The tools that the agent had when the request was made; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<BTreeSet<String>>,
+    pub(crate) tools: Option<BTreeSet<String>>,
     /// The tools that it does not offer because the rules denied them in full.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub masked: BTreeSet<String>,
+    pub(crate) masked: BTreeSet<String>,
 }
 
 /// An open call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenCall {
     /// The id that the model gave to it.
     pub id: CallId,
@@ -108,10 +110,10 @@ pub struct OpenCall {
     pub granted: bool,
     /// If the call ends the third round of a cycle of calls, or a later one: how many calls the cycle has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cycle: Option<u32>,
+    pub(crate) cycle: Option<u32>,
     /// Whether an earlier answer repeated the same, and its call was refused for it: then the turn ends if this one is refused too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told: bool,
+    pub(crate) told: bool,
     /// How often the call was started so far.
     pub attempts: u32,
     /// The most bytes that the result may have; `None` where no budget limits them.
@@ -122,7 +124,7 @@ pub struct OpenCall {
     pub confined: bool,
     /// The answers to the questions that the call asked while it ran, oldest first; at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<CallAnswer>,
+    pub(crate) answers: Vec<CallAnswer>,
 }
 
 impl OpenCall {
@@ -137,6 +139,7 @@ impl OpenCall {
 /// How far an open call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CallState {
     /// Waits to be judged and started.
     Pending,
@@ -152,6 +155,7 @@ pub enum CallState {
 
 /// An open question to a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenAsk {
     /// The call it is about.
     pub call: Seq,
@@ -175,6 +179,7 @@ impl OpenAsk {
 
 /// An open wait before a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenWait {
     /// 1 for the first retry.
     pub attempt: u32,
@@ -186,12 +191,11 @@ pub struct OpenWait {
 
 /// The answer to a question of an open call. Part of the stored form of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct CallAnswer {
+pub(crate) struct CallAnswer {
     /// The ticket that the question had.
-    pub ask: Seq,
+    pub(crate) ask: Seq,
     /// Names the question: a hash of its texts and accesses.
-    pub question: String,
+    pub(crate) question: String,
     /// The answer.
-    pub answer: QuestionAnswer,
+    pub(crate) answer: QuestionAnswer,
 }

@@ -15,7 +15,7 @@ use crate::{
         Limits, Link, Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles,
         RolledBack, Settings, State, TaskAsk, TaskOrder, Tie, Undone,
     },
-    model::{Answer, ModelError, Params, Price},
+    model::{ModelAnswer, ModelError, Params, Price},
     permission::{Chain, Rule, Ruleset},
     tape::{Cause, Forked, ImportedFrom},
     tool::{Access, CallFacts, Question, ToolResult},
@@ -29,6 +29,7 @@ use crate::{
 
 /// One entry of a tape, typed.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Entry {
     /// The position of the entry on the tape, from 1.
     pub seq: Seq,
@@ -44,7 +45,7 @@ pub struct Entry {
     pub ticket: Option<Seq>,
     /// The input that the entry followed from. It stands on the first entry of the input only; the entries behind it followed from
     /// the same input.
-    pub input: Option<Recorded>,
+    pub(crate) input: Option<Recorded>,
     /// The kind of the entry, with its data.
     pub record: Record,
 }
@@ -89,14 +90,14 @@ pub enum Record {
     /// A model request was answered. Closes its ticket.
     Answer {
         /// The answer.
-        answer: Arc<Answer>,
+        answer: Arc<ModelAnswer>,
         /// Whether the core cut the answer off. If so, only its text is kept.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
         /// Our estimate of its tokens, where the provider gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         estimated: Option<Usage>,
-        /// The price of the model that answered, where it is not the one that was asked ([`Answer::by`]) and its price is known.
+        /// The price of the model that answered, where it is not the one that was asked ([`ModelAnswer::by`]) and its price is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         price: Option<Price>,
     },
@@ -373,6 +374,7 @@ pub enum Record {
 
 /// A model request, by what determines its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RequestOpened {
     /// The model that answers.
     pub model: ModelRef,
@@ -384,9 +386,9 @@ pub struct RequestOpened {
     /// The number of history items that the request carries.
     pub items: usize,
     /// Hash of the system prompt.
-    pub system: String,
+    pub(crate) system: String,
     /// Hash of the tools of the host, of which those are offered that the agent has and that are not masked.
-    pub tools: String,
+    pub(crate) tools: String,
     /// The tools that are not offered because the rules deny them in full.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub masked: BTreeSet<String>,
@@ -403,12 +405,12 @@ pub struct RequestOpened {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The tokens that are reserved for the request.
-    pub reserved: Reserve,
+    pub(crate) reserved: Reserve,
     /// The limit that did not allow the model that was to be asked, so that this model is asked instead; left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Breach>,
     /// Hash of all that determines the bytes of the request: the same after a crash.
-    pub hash: String,
+    pub(crate) hash: String,
 }
 
 impl RequestOpened {
@@ -420,6 +422,7 @@ impl RequestOpened {
 
 /// A call, by what the core must know of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CallOpened {
     /// The answer that asked for it.
     pub answer: Seq,
@@ -435,6 +438,7 @@ pub struct CallOpened {
 /// An entry that this version cannot read.
 #[derive(Debug, thiserror::Error)]
 #[error("entry {seq} of kind {kind:?} cannot be read: {source}")]
+#[non_exhaustive]
 pub struct BadRecord {
     /// The entry.
     pub seq: Seq,

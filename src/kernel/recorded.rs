@@ -25,7 +25,7 @@ use crate::{
     },
     tape,
     tool::CallFacts,
-    words::ids::{Seq, SessionId},
+    words::ids::{Millis, Seq, SessionId},
 };
 
 /// Room for an entry of usual size, so that few are copied while they are written.
@@ -54,11 +54,17 @@ impl Command {
 }
 
 impl Entry {
+    /// An entry that belongs to no turn, step or ticket; set the fields that hold.
+    #[must_use]
+    pub fn new(seq: Seq, time: Millis, record: Record) -> Entry {
+        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, record }
+    }
+
     /// The entry as the tape takes it.
     ///
     /// # Errors
     /// If the record cannot be written as JSON. The core makes no such record.
-    pub fn to_tape(&self) -> Result<tape::Entry, serde_json::Error> {
+    pub fn to_tape(&self) -> Result<tape::TapeEntry, serde_json::Error> {
         // The record is written as {"kind":data}; its two halves are the kind and the data of the line.
         let mut whole = Vec::with_capacity(LINE_BYTES);
         serde_json::to_writer(&mut whole, &self.record)?;
@@ -66,7 +72,7 @@ impl Entry {
         let kind_end = whole[2..].find('"').map_or(whole.len(), |at| at + 2);
         let kind = whole[2..kind_end].to_owned();
         let data = RawValue::from_string(whole[kind_end + 2..whole.len() - 1].to_owned())?;
-        Ok(tape::Entry {
+        Ok(tape::TapeEntry {
             seq: self.seq,
             time: self.time,
             cause: self.cause.clone(),
@@ -83,7 +89,7 @@ impl Entry {
     ///
     /// # Errors
     /// If the kind is unknown or its data has another shape: a newer version wrote the line, or it is damaged.
-    pub fn from_tape(line: &tape::Entry) -> Result<Entry, BadRecord> {
+    pub fn from_tape(line: &tape::TapeEntry) -> Result<Entry, BadRecord> {
         let text = format!("{{{}:{}}}", serde_json::Value::from(line.kind.as_str()), line.data.get());
         let bad = |source| BadRecord { seq: line.seq, kind: line.kind.clone(), source };
         // At most as deep as serde_json reads: values that come in have a lower bound (`words/depth.rs`).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::Down,
-    model::{Answer, AnswerPart, ModelError},
+    model::{AnswerPart, ModelAnswer, ModelError},
     tool::{CallFacts, ToolResult},
     words::{ids::Seq, usage::Usage},
 };
@@ -20,7 +20,7 @@ pub(crate) enum Report {
     /// The model answered.
     Answered {
         /// Its answer, complete.
-        answer: Answer,
+        answer: ModelAnswer,
         /// What the tools say of its calls, in their order.
         calls: Vec<CallFacts>,
     },

@@ -16,7 +16,7 @@ use crate::{
     kernel::{AgentParts, Budget, turn::toolset},
     model::Params,
     permission::{
-        Action, Chain, Globs, Judgement, Profile, Rule, Ruleset, Verdict, decide, denies_all, restricts_reads,
+        Action, Chain, Globs, Judgement, Profile, Rule, RuleVerdict, Ruleset, decide, denies_all, restricts_reads,
     },
     tool::Access,
     words::{is_default, labels::Labels, message::ModelRef, sandbox::SandboxTerms},
@@ -25,6 +25,7 @@ use crate::{
 /// How waiting messages are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Mode {
     /// One at a time.
     One,
@@ -49,6 +50,7 @@ pub enum RestartPolicy {
 /// How a session keeps its context within its model's window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct CompactionSettings {
     /// Whether the session prunes and compacts by itself when the context is too full; on by default.
     pub auto: bool,
@@ -206,7 +208,7 @@ impl Settings {
 
     /// The same decision, with the access that it follows from.
     #[must_use]
-    pub fn decide(&self, accesses: &[Access], globs: &Globs) -> Verdict {
+    pub fn decide(&self, accesses: &[Access], globs: &Globs) -> RuleVerdict {
         let here = (self.workspace.as_str(), &self.read_roots[..]);
         let above = self.above.iter().map(|chain| chain.decide(self.host.as_ref(), here, accesses, globs));
         let own = decide(&self.host.iter().chain(self.layers()).collect::<Vec<_>>(), accesses, globs);
@@ -247,7 +249,7 @@ impl Settings {
     /// The tools that the model is told of and may use: the session's own, as far as each of its ancestors has them. `None` for
     /// all.
     #[must_use]
-    pub fn allowed_tools(&self) -> Option<BTreeSet<String>> {
+    pub(crate) fn allowed_tools(&self) -> Option<BTreeSet<String>> {
         let bounds = self.above.iter().filter_map(Chain::tools);
         bounds.fold(self.tools.clone(), |own, bound| Some(toolset::both(own.as_ref(), bound)))
     }

@@ -61,7 +61,7 @@ pub struct State {
     /// How full the model's context is, and what was compacted or pruned out of it.
     pub context: Arc<ContextState>,
     /// Hash over the history, chained item by item: 32 hex digits, empty for an empty history.
-    pub history_hash: String,
+    pub(crate) history_hash: String,
     /// The open table: every open ticket, see [`Open`].
     pub open: OpenTable,
     /// The running turn; `None` between turns.
@@ -80,12 +80,12 @@ pub struct State {
     pub recoveries: u32,
     /// Whether the last incarnation was stopped in order in mid-turn, so that the next recovery follows no crash.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub stopped: bool,
+    pub(crate) stopped: bool,
     /// Whether an interrupted turn waits until a send or a go-on lets it continue.
     pub waits: bool,
     /// The newest accepted messages by id, at most 4,096, so that none is accepted twice. A message that still waits is not
     /// forgotten.
-    pub seen: SeenMessages,
+    pub(crate) seen: SeenMessages,
     /// The standing grants that people gave, for the running turn or for the session.
     pub grants: Arc<Vec<Granted>>,
     /// The newest ended turns, at most 16, oldest first.
@@ -99,7 +99,7 @@ pub struct State {
     /// Usage of ended tasks with their descendants, and of merged forks.
     pub spent_by_tasks: Spent,
     /// Budget bookkeeping beside `spent`: the parent's grant, grants that were written off, and the clock of the running turn.
-    pub account: Account,
+    pub(crate) account: Account,
     /// The parent and the task of a child session; `None` for a session that a host made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<Origin>>,
@@ -108,16 +108,16 @@ pub struct State {
     pub tasks_ended: VecDeque<TaskEnd>,
     /// The newest entry that merged a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merged: Option<Arc<MergedLast>>,
+    pub(crate) merged: Option<Arc<MergedLast>>,
     /// The newest entry that took the conversation back to a point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub went_back: Option<WentBack>,
+    pub(crate) went_back: Option<WentBack>,
     /// The agent that was chosen and is in force from the next border of a step on; `None` where none waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_agent: Option<AgentChoice>,
+    pub(crate) next_agent: Option<AgentChoice>,
     /// The agent that is chosen again when the running turn is over; `None` where no message brought an agent for that turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_after: Option<AgentChoice>,
+    pub(crate) agent_after: Option<AgentChoice>,
     /// Why the session has ended for good; `None` while it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Arc<str>>,
@@ -126,10 +126,10 @@ pub struct State {
     pub anchor: Option<Arc<AnchorMark>>,
     /// The newest values of `Env` that decisions have read, as the tape has them.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub env: Arc<EnvSeen>,
+    pub(crate) env: Arc<EnvSeen>,
     /// The newest finished commands that have an id, at most 64, oldest first, each with the entry that its sender was told.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub done: VecDeque<(CommandId, Seq)>,
+    pub(crate) done: VecDeque<(CommandId, Seq)>,
 }
 
 impl State {
@@ -245,7 +245,7 @@ impl State {
 
     /// The next moment at which the core needs a timer input; `None` if nothing open has a deadline.
     #[must_use]
-    pub fn due(&self) -> Option<Millis> {
+    pub(crate) fn due(&self) -> Option<Millis> {
         let asks_for_more = self.budget_ask().is_some();
         let moments = self.open.values().filter_map(|open| match open {
             Open::Ask(ask) => Some(ask.expires),
@@ -273,7 +273,7 @@ impl State {
 
     /// The entry that the sender of a command was told, if a command with this id was done.
     #[must_use]
-    pub fn done_under(&self, id: &CommandId) -> Option<Seq> {
+    pub(crate) fn done_under(&self, id: &CommandId) -> Option<Seq> {
         self.done.iter().find(|(known, _)| known == id).map(|(_, seq)| *seq)
     }
 
@@ -293,6 +293,7 @@ impl State {
 
 /// A message that waits for its delivery. Part of the stored form of a state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Waiting {
     /// The entry that accepted the message.
     pub seq: Seq,
@@ -318,6 +319,7 @@ impl Waiting {
 
 /// A running turn. Part of the stored form of a state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Turn {
     /// The entry that began the turn; it names the turn.
     pub id: Seq,
@@ -328,37 +330,37 @@ pub struct Turn {
     /// Number of steps so far: model requests, retries not counted.
     pub step: u32,
     /// Number of retries of the present request.
-    pub retries: u32,
+    pub(crate) retries: u32,
     /// Whether the provider refused the present request as too large: no further request is made before there is room.
-    pub overflowed: bool,
+    pub(crate) overflowed: bool,
     /// How often the provider refused a request as too large in this step.
-    pub overflows: u32,
+    pub(crate) overflows: u32,
     /// The hash of the request that was refused as too large: the same request is not made again. Empty if none was refused.
-    pub refused: String,
+    pub(crate) refused: String,
     /// The model that the turn's messages asked for; `None` for the model of the settings.
     pub model: Option<ModelRef>,
     /// Tools, or patterns of tools, that the turn's messages switched on or off.
     pub tools: BTreeMap<String, bool>,
     /// The entry that holds the newest answer.
-    pub answer: Option<Seq>,
+    pub(crate) answer: Option<Seq>,
     /// The loop keys of the newest calls in a row, oldest first: at most 12. A message ends the row, and so does a call without a
     /// key.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub newest_calls: VecDeque<Arc<str>>,
+    pub(crate) newest_calls: VecDeque<Arc<str>>,
     /// Whether a call of the row was refused because it repeats, and the calls still repeat.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub loop_refused: bool,
+    pub(crate) loop_refused: bool,
     /// The calls of the newest answer, in call order, each with its result once it has one. Empty again when all have one.
-    pub batch: Vec<BatchItem>,
+    pub(crate) batch: Vec<BatchItem>,
     /// What the turn does when none of its tickets is open.
-    pub next: Next,
+    pub(crate) next: Next,
     /// The outcome that the turn will have, while it is being ended; `None` otherwise.
-    pub ending: Option<Outcome>,
+    pub(crate) ending: Option<Outcome>,
     /// The agent that a delivered message brings along, until it is chosen at the next border of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentChoice>,
     /// Whether a message or a go-on arrived while the turn was being ended. If so, the end of the turn does not set `on_hold`.
-    pub released: bool,
+    pub(crate) released: bool,
     /// The newest text of the model in this turn.
     pub text: Arc<str>,
     /// Tokens that the turn has used: the providers' own figures.
@@ -375,13 +377,13 @@ pub struct Turn {
     #[serde(default, skip_serializing_if = "is_default")]
     pub recoveries: u32,
     /// How the newest answer ended, and what its request used.
-    pub answered: Option<(Finish, Charge)>,
+    pub(crate) answered: Option<(Finish, Charge)>,
 }
 
 /// What a turn does when none of its tickets is open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Next {
+pub(crate) enum Next {
     /// The turn makes another step.
     #[default]
     Step,
@@ -391,15 +393,16 @@ pub enum Next {
 
 /// One call of the newest answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BatchItem {
+pub(crate) struct BatchItem {
     /// The call's ticket.
-    pub ticket: Seq,
+    pub(crate) ticket: Seq,
     /// The result of the call; `None` while the call is open.
-    pub result: Option<ToolResultItem>,
+    pub(crate) result: Option<ToolResultItem>,
 }
 
 /// A turn that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TurnEnd {
     /// The id of the turn: the entry that began it.
     pub turn: Seq,

@@ -75,7 +75,7 @@ impl State {
     /// The calls whose tools are to be asked before a recovery, by their place in the answer that asked for them: the name of the
     /// tool, and the arguments. A torn write may have left calls that have no tickets yet.
     #[must_use]
-    pub fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
+    pub(crate) fn calls_to_ask(&self) -> Vec<(u32, String, Arc<str>)> {
         let open = self.open_batch();
         let Some(turn) = &self.turn else { return Vec::new() };
         let asked = open.iter().filter_map(|(index, ticket)| {

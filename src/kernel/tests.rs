@@ -14,7 +14,7 @@ use crate::{
         BeginAnchor, Compact, Decision, Entry, Env, ForkMade, Input, Merged, Record, ReplyTo, Report, Settings, Spent,
         State, decide,
     },
-    model::{Answer, AnswerPart, History, Item, UserItem},
+    model::{AnswerPart, History, Item, ModelAnswer, UserItem},
     permission::Globs,
     words::ids::{Millis, Seq},
     words::message::Finish,
@@ -39,7 +39,7 @@ fn item(n: usize, letters: usize) -> Item {
             parts: vec![crate::words::message::Part::text(text)],
             fragment: Default::default(),
         }),
-        _ => Item::Assistant(Answer::new(vec![AnswerPart::Text { text, extra: None }], Finish::Stop)),
+        _ => Item::Assistant(ModelAnswer::new(vec![AnswerPart::Text { text, extra: None }], Finish::Stop)),
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::{Answer, AnswerPart, Delta, Deltas, ErrorKind, History, ModelError, halves::Halves};
+use super::{AnswerPart, Delta, Deltas, ErrorKind, History, ModelAnswer, ModelError, halves::Halves};
 use crate::{
     words::ids::{CallId, Millis},
     words::message::Span,
@@ -197,7 +197,7 @@ impl CallIds {
 }
 
 /// The calls of an answer, in their order.
-pub(crate) fn calls(answer: &Answer) -> impl Iterator<Item = (&CallId, &str)> {
+pub(crate) fn calls(answer: &ModelAnswer) -> impl Iterator<Item = (&CallId, &str)> {
     answer.parts.iter().filter_map(|part| match part {
         AnswerPart::Call { id, name, .. } => Some((id, name.as_str())),
         _ => None,
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn call_ids_are_unique_within_the_conversation() {
         let call = |id: &str| AnswerPart::Call { id: id.into(), name: "t".into(), input: "{}".into(), extra: None };
-        let before = Answer::new(vec![call("call_0"), call("x")], Finish::ToolCalls);
+        let before = ModelAnswer::new(vec![call("call_0"), call("x")], Finish::ToolCalls);
         let history: History = [Item::Assistant(before)].into_iter().collect();
         let mut ids = CallIds::new(&history);
         let given = ["", "x", "x", "", "y", "call_0"];

@@ -83,6 +83,7 @@ impl Default for Quirks {
 
 /// The name of the output limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MaxTokensField {
     /// `max_tokens`, which nearly every server takes.
     MaxTokens,
@@ -95,6 +96,7 @@ pub enum MaxTokensField {
 /// The rendering of an answer never depends on what came after it. Rejected: a rule such as "only in the current turn", which
 /// would change the prefix of later requests and lose the provider's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReasoningBack {
     /// Reasoning is not sent back.
     Never,
@@ -107,6 +109,7 @@ pub enum ReasoningBack {
 
 /// The dialect of JSON schema that a provider takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SchemaDialect {
     /// JSON schema as the tools define it, with `type` and `properties` always present.
     Plain,
@@ -116,6 +119,7 @@ pub enum SchemaDialect {
 
 /// One model at one address.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Endpoint {
     /// The provider's name: the first half of the model's [`ModelRef`](crate::words::message::ModelRef).
     pub provider: String,

@@ -13,6 +13,7 @@ use crate::words::is_default;
 /// A model request that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct ModelError {
     /// The kind of failure.
     pub kind: ErrorKind,
@@ -125,6 +126,7 @@ pub enum ErrorKind {
 /// Whether another try may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RetryClass {
     /// Yes, after a wait.
     Transient,

@@ -18,8 +18,8 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    Answer, Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelError, ModelLimits, Price, Request,
-    Secret,
+    Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelAnswer, ModelError, ModelLimits, Price,
+    Request, Secret,
     catalogue::price_at,
     endpoint::without_secrets,
     failure::{of_files, retry_after},
@@ -88,7 +88,7 @@ impl HttpModel {
         Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, endpoint, client })
     }
 
-    async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
+    async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ModelError> {
         let options = self.client.options();
         let mut clock = Clock::start(options, self.endpoint.quirks.first_timeout);
         let body = wire::body(&self.endpoint, &self.rendering, request);
@@ -135,7 +135,7 @@ impl HttpModel {
         mut response: reqwest::Response,
         clock: &mut Clock,
         deltas: &mut dyn Deltas,
-    ) -> Result<Answer, ModelError> {
+    ) -> Result<ModelAnswer, ModelError> {
         let options = self.client.options();
         let mut reading = Reading::new(&self.endpoint, request, deltas);
         let mut decoder = Decoder::new(options.event_bytes_max);
@@ -269,10 +269,10 @@ impl Model for HttpModel {
         &'a self,
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async {
             let answer = self.run(request, deltas).await.map_err(|error| of_files(error, request))?;
-            Ok(Answer { by: Some(self.id.clone()), ..answer })
+            Ok(ModelAnswer { by: Some(self.id.clone()), ..answer })
         })
     }
 }

@@ -8,7 +8,7 @@
 //! A change must keep the repair a function of the history alone: the same history must produce the same order each time, for the
 //! providers' caches.
 
-use super::{Answer, History, Item, ToolResultItem, UserItem, assembly::calls};
+use super::{History, Item, ModelAnswer, ToolResultItem, UserItem, assembly::calls};
 use crate::words::ids::CallId;
 
 /// The result that is sent for a call whose result is not in the history.
@@ -19,7 +19,7 @@ pub(crate) const NO_RESULT: &str =
 #[derive(Debug)]
 pub(crate) enum Said<'a> {
     User(&'a Item, &'a UserItem),
-    Answer(&'a Item, &'a Answer),
+    Answer(&'a Item, &'a ModelAnswer),
     Result(&'a Item, &'a ToolResultItem),
     /// A call without a result: `NO_RESULT` replaces it.
     NoResult(&'a CallId),

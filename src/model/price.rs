@@ -22,6 +22,7 @@ use crate::{
 /// The same number is the price of one token in picodollars. Sums are made in these, so they are exact; a sum beyond `u64` stops
 /// at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Price {
     /// Price of input tokens that came from no cache.
     pub input: MicroUsd,
@@ -78,14 +79,25 @@ impl Price {
 
     /// The highest price of an input token of any kind.
     #[must_use]
-    pub fn dearest_input(&self) -> MicroUsd {
+    pub(crate) fn dearest_input(&self) -> MicroUsd {
         [self.cache_read, self.cache_write].into_iter().flatten().fold(self.input, MicroUsd::max)
     }
 
     /// The highest price of an output token of any kind.
     #[must_use]
-    pub fn dearest_output(&self) -> MicroUsd {
+    pub(crate) fn dearest_output(&self) -> MicroUsd {
         self.reasoning.map_or(self.output, |reasoning| reasoning.max(self.output))
+    }
+
+    crate::words::setters::setters! {
+        /// Sets the price of [reasoning](#structfield.reasoning).
+        reasoning: MicroUsd = Some(reasoning);
+        /// Sets the price of tokens [read from the cache](#structfield.cache_read).
+        cache_read: MicroUsd = Some(cache_read);
+        /// Sets the price of tokens [written to the cache](#structfield.cache_write).
+        cache_write: MicroUsd = Some(cache_write);
+        /// Sets [how much a request may read](#structfield.input_max) at this price.
+        input_max: u64 = Some(input_max);
     }
 }
 

@@ -52,6 +52,7 @@ impl Request {
 /// Sampling and limits of a request. `None` leaves the choice to the provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Params {
     /// Sampling temperature.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,8 +69,22 @@ pub struct Params {
     pub options: Value,
 }
 
+impl Params {
+    crate::words::setters::setters! {
+        /// Sets the [temperature](#structfield.temperature).
+        temperature: f32 = Some(temperature);
+        /// Sets the [nucleus sampling](#structfield.top_p).
+        top_p: f32 = Some(top_p);
+        /// Limits the [tokens of the answer](#structfield.max_output).
+        max_output: u64 = Some(max_output);
+        /// Sets the [further options](#structfield.options).
+        options: Value;
+    }
+}
+
 /// A tool as it is described to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
@@ -77,6 +92,14 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON schema of its arguments.
     pub schema: Value,
+}
+
+impl ToolSpec {
+    /// A tool with that name, its description, and the JSON schema of its arguments.
+    #[must_use]
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> ToolSpec {
+        ToolSpec { name: name.into(), description: description.into(), schema }
+    }
 }
 
 /// The conversation as a model sees it: items in order, shared and never changed.
@@ -99,7 +122,7 @@ impl History {
     }
 
     /// Adds an item of another history at the end, with the fragment that was made of it.
-    pub fn push_shared(&mut self, item: Arc<Item>) {
+    pub(crate) fn push_shared(&mut self, item: Arc<Item>) {
         self.tail.push(item);
         if self.tail.len() == CHUNK {
             Arc::make_mut(&mut self.full).push(std::mem::take(&mut self.tail).into());
@@ -112,7 +135,7 @@ impl History {
     }
 
     /// The answers of the model, oldest first.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = &Answer> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &ModelAnswer> {
         self.iter().filter_map(|item| match item.as_ref() {
             Item::Assistant(answer) => Some(answer),
             _ => None,
@@ -188,7 +211,7 @@ pub enum Item {
     /// A message in the user's place: of the host, or of the runtime (a summary, the news of a child).
     User(UserItem),
     /// An answer of the model.
-    Assistant(Answer),
+    Assistant(ModelAnswer),
     /// The result of one call. Results are in call order, directly after the answer that asked for them.
     Result(ToolResultItem),
 }
@@ -209,7 +232,8 @@ impl Item {
     ///
     /// `wire` names the format and everything that its rendering depends on. Only the first wire's fragment is kept; another wire
     /// renders each time.
-    pub fn fragment(&self, wire: &str, render: impl Fn() -> Bytes) -> Bytes {
+    #[cfg(any(feature = "openai", feature = "anthropic"))]
+    pub(crate) fn fragment(&self, wire: &str, render: impl Fn() -> Bytes) -> Bytes {
         let cell = match self {
             Item::User(item) => &item.fragment,
             Item::Assistant(item) => &item.fragment,
@@ -222,7 +246,8 @@ impl Item {
 
 /// A rendered fragment. Never compared and never stored: it follows from the rest.
 #[derive(Clone, Debug, Default)]
-pub struct Fragment(OnceLock<(Box<str>, Bytes)>);
+#[cfg_attr(not(any(feature = "openai", feature = "anthropic")), allow(dead_code))]
+pub(crate) struct Fragment(OnceLock<(Box<str>, Bytes)>);
 
 impl PartialEq for Fragment {
     fn eq(&self, _: &Fragment) -> bool {
@@ -232,6 +257,7 @@ impl PartialEq for Fragment {
 
 /// A message in the user's place: of the host, or of the runtime (a summary, the news of a child).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct UserItem {
     /// The id of the message.
     pub id: crate::words::ids::MessageId,
@@ -239,12 +265,30 @@ pub struct UserItem {
     pub parts: Vec<Part>,
     /// Kept rendering.
     #[serde(skip)]
-    pub fragment: Fragment,
+    pub(crate) fragment: Fragment,
+}
+
+impl UserItem {
+    /// The item of a message.
+    #[must_use]
+    pub fn new(id: crate::words::ids::MessageId, parts: Vec<Part>) -> UserItem {
+        UserItem { id, parts, fragment: Fragment::default() }
+    }
+
+    /// All text parts, joined without a separator.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.parts
+            .iter()
+            .filter_map(|part| if let Part::Text(text) = part { Some(text.text.as_str()) } else { None })
+            .collect()
+    }
 }
 
 /// What a model answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+#[non_exhaustive]
+pub struct ModelAnswer {
     /// Text, reasoning and calls, in the order they came.
     pub parts: Vec<AnswerPart>,
     /// How it ended.
@@ -262,14 +306,21 @@ pub struct Answer {
     pub by: Option<ModelRef>,
     /// Kept rendering.
     #[serde(skip)]
-    pub fragment: Fragment,
+    pub(crate) fragment: Fragment,
 }
 
-impl Answer {
+impl ModelAnswer {
     /// An answer of those parts.
     #[must_use]
-    pub fn new(parts: Vec<AnswerPart>, finish: Finish) -> Answer {
-        Answer { parts, finish, usage: Usage::default(), model: String::new(), by: None, fragment: Fragment::default() }
+    pub fn new(parts: Vec<AnswerPart>, finish: Finish) -> ModelAnswer {
+        ModelAnswer {
+            parts,
+            finish,
+            usage: Usage::default(),
+            model: String::new(),
+            by: None,
+            fragment: Fragment::default(),
+        }
     }
 
     /// Takes out the data of providers that is too deep, and says whether there was any.
@@ -350,6 +401,7 @@ pub(crate) fn bound_parts(parts: &mut [AnswerPart]) -> Result<(), TooDeep> {
 
 /// The result of one call, as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolResultItem {
     /// The id of the call, as in its answer.
     pub call: CallId,
@@ -371,7 +423,7 @@ pub struct ToolResultItem {
     pub seq: Seq,
     /// Kept rendering.
     #[serde(skip)]
-    pub fragment: Fragment,
+    pub(crate) fragment: Fragment,
 }
 
 fn is_none(seq: &Seq) -> bool {

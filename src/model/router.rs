@@ -14,6 +14,7 @@ use crate::words::message::ModelRef;
 
 /// A provider as a [`Router`] knows it: a template for the endpoints of its models.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Provider {
     /// Its name: the first half of `provider/model`.
     pub name: String,

@@ -2,7 +2,7 @@
 //! name is fixed: every message has the id `m`, every call and result is of the tool `read`. A change of these values changes the
 //! requests that the tests expect.
 
-use super::{Answer, AnswerPart, Endpoint, Item, ToolResultItem, UserItem};
+use super::{AnswerPart, Endpoint, Item, ModelAnswer, ToolResultItem, UserItem};
 use crate::words::message::{Extra, Finish, Part, Span};
 
 pub(crate) fn user(text: &str) -> Item {
@@ -14,7 +14,7 @@ pub(crate) fn user_of(parts: Vec<Part>) -> Item {
 }
 
 pub(crate) fn answer(parts: Vec<AnswerPart>) -> Item {
-    Item::Assistant(Answer::new(parts, Finish::Stop))
+    Item::Assistant(ModelAnswer::new(parts, Finish::Stop))
 }
 
 pub(crate) fn text(text: &str) -> AnswerPart {

@@ -4,7 +4,7 @@
 //! It does what a real model may do: it streams, waits (on tokio's clock, so virtual time works), fails, hangs and panics. It keeps
 //! the newest 10,000 requests, and a test can hold it at a [`Barrier`] and let it go.
 //!
-//! **Which reply.** [`By::Order`]: the next one of the list. [`By::Answers`]: the reply that follows as many answers as the
+//! **Which reply.** [`ScriptBy::Order`]: the next one of the list. [`ScriptBy::Answers`]: the reply that follows as many answers as the
 //! request's history holds, so that a process that resumes a session finds its place. Replies without an answer (errors, panics,
 //! hangs without text) come in the list before the answer that follows them, and are used one after the other, for any session of
 //! the script; if no answer follows them, the last one is repeated. Replies with a condition ([`Reply::when`],
@@ -27,7 +27,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, ModelLimits, Models, Price, Prices,
+    AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelAnswer, ModelError, ModelLimits, Models, Price, Prices,
     Request, assembly::Assembly,
 };
 use crate::{
@@ -47,7 +47,8 @@ pub const REQUESTS_MAX: usize = 10_000;
 /// How a script chooses the next reply of its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+#[non_exhaustive]
+pub enum ScriptBy {
     /// One after the other, for any request.
     Order,
     /// By the number of answers in the history of the request. The default of files.
@@ -83,7 +84,7 @@ struct Shared {
 }
 
 enum Choice {
-    List { replies: Vec<Arc<Reply>>, by: By },
+    List { replies: Vec<Arc<Reply>>, by: ScriptBy },
     Function(Box<dyn Fn(&Request) -> Reply + Send + Sync>),
 }
 
@@ -92,9 +93,9 @@ struct State {
     requests: VecDeque<Request>,
     /// The reply that each request got, by the request's key.
     given: HashMap<String, Arc<Reply>>,
-    /// Under [`By::Order`]: the index of the next reply.
+    /// Under [`ScriptBy::Order`]: the index of the next reply.
     next: usize,
-    /// Under [`By::Answers`]: how many requests came, by the number of answers in their history.
+    /// Under [`ScriptBy::Answers`]: how many requests came, by the number of answers in their history.
     attempts: BTreeMap<usize, usize>,
     barriers: BTreeMap<String, Barrier>,
 }
@@ -103,12 +104,12 @@ impl Scripted {
     /// Plays the replies in order.
     #[must_use]
     pub fn new(replies: impl IntoIterator<Item = Reply>) -> Scripted {
-        Scripted::from_list(replies, By::Order)
+        Scripted::from_list(replies, ScriptBy::Order)
     }
 
     /// Plays a list of replies, in the way that `by` says.
     #[must_use]
-    pub fn from_list(replies: impl IntoIterator<Item = Reply>, by: By) -> Scripted {
+    pub fn from_list(replies: impl IntoIterator<Item = Reply>, by: ScriptBy) -> Scripted {
         Scripted::of(Choice::List { replies: replies.into_iter().map(Arc::new).collect(), by })
     }
 
@@ -200,7 +201,7 @@ impl Scripted {
         Ok(reply)
     }
 
-    async fn play(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<Answer, ModelError> {
+    async fn play(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ModelError> {
         let reply = self.choose(request)?;
         let _counted = Arc::clone(&self.shared.streaming);
         reply.check(request)?;
@@ -233,7 +234,7 @@ impl Scripted {
         }
         let has_calls = parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
         let usual = if has_calls { Finish::ToolCalls } else { Finish::Stop };
-        let mut answer = Answer::new(parts, reply.finish.unwrap_or(usual));
+        let mut answer = ModelAnswer::new(parts, reply.finish.unwrap_or(usual));
         answer.usage = reply.usage;
         answer.model.clone_from(&self.id.model);
         Ok(answer)
@@ -241,18 +242,23 @@ impl Scripted {
 }
 
 /// The reply to a request out of a list.
-fn from_list(replies: &[Arc<Reply>], by: By, request: &Request, state: &mut State) -> Result<Arc<Reply>, ModelError> {
+fn from_list(
+    replies: &[Arc<Reply>],
+    by: ScriptBy,
+    request: &Request,
+    state: &mut State,
+) -> Result<Arc<Reply>, ModelError> {
     let answers = request.history.answers().count();
     if let Some(reply) = replies.iter().find(|reply| reply.is_conditional() && reply.applies(request, answers)) {
         return Ok(reply.clone());
     }
     let sequence = || replies.iter().filter(|reply| !reply.is_conditional());
     let reply = match by {
-        By::Order => {
+        ScriptBy::Order => {
             state.next += 1;
             sequence().nth(state.next - 1)
         }
-        By::Answers => {
+        ScriptBy::Answers => {
             let attempt = state.attempts.entry(answers).or_default();
             *attempt += 1;
             // The replies for this number of answers: those after the answer before, up to and including the next answer.
@@ -290,7 +296,7 @@ impl Model for Scripted {
         &'a self,
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(self.play(request, deltas))
     }
 }

@@ -13,7 +13,7 @@ use super::anthropic;
 #[cfg(feature = "openai")]
 use super::openai;
 use super::{
-    Answer, AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelError, Request, assembly::Assembly, halves::marked,
+    AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelAnswer, ModelError, Request, assembly::Assembly, halves::marked,
     sse::Event,
 };
 use crate::words::{message::Finish, usage::Usage};
@@ -117,14 +117,14 @@ impl<'a> Reading<'a> {
     }
 
     /// The answer, or [`ErrorKind::Truncated`].
-    pub(crate) fn finish(mut self) -> Result<Answer, ModelError> {
+    pub(crate) fn finish(mut self) -> Result<ModelAnswer, ModelError> {
         if !self.draft.is_complete || !self.wire.close(&mut self.draft)? {
             let message =
                 format!("the stream of {} ended before the answer was complete", self.draft.endpoint.provider);
             return Err(ModelError::new(ErrorKind::Truncated, message));
         }
         let Draft { assembly, finish, usage, model, .. } = self.draft;
-        let mut answer = Answer::new(assembly.finish(), finish.unwrap_or(Finish::Unknown));
+        let mut answer = ModelAnswer::new(assembly.finish(), finish.unwrap_or(Finish::Unknown));
         for part in &mut answer.parts {
             // The stream is complete, so empty arguments mean none. At the output limit they may be cut, and stay as they are.
             if let AnswerPart::Call { input, .. } = part

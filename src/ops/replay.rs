@@ -105,7 +105,7 @@ impl Given {
 /// ```
 /// # use std::sync::Arc;
 /// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}};
-/// use tamtam::{ops::replay::Replay, tape::{Access, Store, StoreOptions}};
+/// use tamtam::{ops::replay::Replay, tape::{TapeAccess, Store, StoreOptions}};
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
 /// # let folder = tempfile::tempdir()?;
 /// # let model = Arc::new(Scripted::new([Reply::text("Hello.")]));
@@ -115,7 +115,7 @@ impl Given {
 /// # let id = session.id().clone();
 /// # runtime.shutdown().await;
 ///
-/// let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+/// let reading = StoreOptions::default().access(TapeAccess::Read);
 /// let store = Store::open(folder.path(), reading)?;
 /// for step in Replay::open(&store, &id)? {
 ///     assert_eq!(step.difference, None);

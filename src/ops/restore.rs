@@ -36,11 +36,12 @@ use crate::{
 
 pub use error::{RestoreError, Restored};
 pub use offline::offline;
-pub use plan::{FilePlan, PlannedFile, Step};
+pub use plan::{FilePlan, FileStep, PlannedFile};
 
 /// How a restore treats files that cannot simply be put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Restore {
     /// All or nothing: where a single file has to be refused, no file is changed.
     #[default]

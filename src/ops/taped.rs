@@ -22,14 +22,14 @@ use crate::{
 /// Decodes lines of a session's tape.
 pub(crate) fn entries<'l>(
     session: &SessionId,
-    lines: impl IntoIterator<Item = &'l tape::Entry>,
+    lines: impl IntoIterator<Item = &'l tape::TapeEntry>,
 ) -> Result<Vec<Entry>, OpenError> {
     let entries: Result<_, _> = lines.into_iter().map(Entry::from_tape).collect();
     entries.map_err(|bad| OpenError::damaged(session, bad))
 }
 
 /// Folds lines of a session's tape into its state.
-pub(crate) fn state(session: &SessionId, lines: &[tape::Entry]) -> Result<State, OpenError> {
+pub(crate) fn state(session: &SessionId, lines: &[tape::TapeEntry]) -> Result<State, OpenError> {
     let begins = "a tape begins with a state";
     State::fold(entries(session, lines)?).ok_or_else(|| OpenError::damaged(session, begins))
 }

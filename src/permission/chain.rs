@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     permission::{
-        Globs, Ruleset, Verdict, decide,
+        Globs, RuleVerdict, Ruleset, decide,
         path::{absolute, seen},
     },
     tool::Access,
@@ -94,7 +94,7 @@ impl Chain {
         (from, read_roots): (&str, &[String]),
         accesses: &[Access],
         globs: &Globs,
-    ) -> Verdict {
+    ) -> RuleVerdict {
         let layers: Vec<_> = host.into_iter().chain(&self.layers).collect();
         if self.workspace == from {
             return decide(&layers, accesses, globs);

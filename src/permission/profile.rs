@@ -141,6 +141,7 @@ impl Profile {
 /// A text that names no profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown permission profile {given:?}: choose strict, ask, edits, auto, readonly, headless or opencode")]
+#[non_exhaustive]
 pub struct UnknownProfile {
     /// The text that was given.
     pub given: String,

@@ -19,7 +19,7 @@ use crate::{
 /// The decision about all accesses of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Verdict {
+pub struct RuleVerdict {
     /// The strictest judgement of an access.
     pub judgement: Judgement,
     /// The index of the access that it came from; `None` for a call that wants nothing.
@@ -45,8 +45,8 @@ pub struct Verdict {
 /// # }
 /// ```
 #[must_use]
-pub fn decide(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Verdict {
-    let mut stands = Verdict { judgement: unruled(), decided: None, asked: BTreeSet::new(), confined: false };
+pub fn decide(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> RuleVerdict {
+    let mut stands = RuleVerdict { judgement: unruled(), decided: None, asked: BTreeSet::new(), confined: false };
     let mut beside = false;
     let mut judged: Vec<_> = accesses.iter().map(|access| judge(layers.iter().copied(), access, globs)).collect();
     let is_command =
@@ -81,9 +81,9 @@ pub fn decide(layers: &[&Ruleset], accesses: &[Access], globs: &Globs) -> Verdic
     stands
 }
 
-impl Verdict {
+impl RuleVerdict {
     /// The stricter one of two decisions about the same accesses; of equally strict ones the later.
-    pub(crate) fn and(self, mut later: Verdict) -> Verdict {
+    pub(crate) fn and(self, mut later: RuleVerdict) -> RuleVerdict {
         later.asked.extend(&self.asked);
         later.confined |= self.confined;
         if self.judgement.action > later.judgement.action {
@@ -93,9 +93,9 @@ impl Verdict {
     }
 
     /// The same decision about the accesses that these were made from: `places` has the place of each.
-    pub(super) fn about(self, places: &[usize]) -> Verdict {
+    pub(super) fn about(self, places: &[usize]) -> RuleVerdict {
         let place = |at: usize| places.get(at).copied();
-        Verdict {
+        RuleVerdict {
             decided: self.decided.and_then(place),
             asked: self.asked.into_iter().filter_map(place).collect(),
             judgement: self.judgement,

@@ -50,7 +50,7 @@ impl Ledger {
 ///
 /// Returns the number of processes that it killed, and the ids of those that it could not kill; the owners of the latter stay
 /// in the ledger. A folder that does not exist has no owners.
-pub fn sweep_dead(folder: &Path) -> io::Result<Swept> {
+pub(crate) fn sweep_dead(folder: &Path) -> io::Result<Swept> {
     let names = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::default()),
         names => names?,

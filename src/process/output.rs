@@ -8,6 +8,7 @@
 
 /// The stream that a process writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Stream {
     /// Standard output.
     Stdout,
@@ -21,7 +22,7 @@ pub enum Stream {
 ///
 /// Holds at most twice as many bytes as it keeps.
 #[derive(Clone, Debug)]
-pub struct Rolling {
+pub(crate) struct Rolling {
     /// The last bytes of the stream: up to twice `keep`.
     bytes: Vec<u8>,
     /// How many bytes are kept.
@@ -35,12 +36,12 @@ pub struct Rolling {
 impl Rolling {
     /// Keeps the last `keep` bytes.
     #[must_use]
-    pub fn new(keep: usize) -> Rolling {
+    pub(crate) fn new(keep: usize) -> Rolling {
         Rolling { bytes: Vec::new(), keep, total: 0, line_feeds: 0 }
     }
 
     /// Appends.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.total = self.total.saturating_add(bytes.len());
         self.line_feeds += memchr::memchr_iter(b'\n', bytes).count();
         let last = &bytes[bytes.len().saturating_sub(self.keep)..];
@@ -59,25 +60,25 @@ impl Rolling {
 
     /// The bytes that are kept.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.bytes.len().saturating_sub(self.keep)..]
     }
 
     /// How many bytes there were.
     #[must_use]
-    pub fn total_bytes(&self) -> usize {
+    pub(crate) fn total_bytes(&self) -> usize {
         self.total
     }
 
     /// How many lines there were. A final LF does not start another line.
     #[must_use]
-    pub fn total_lines(&self) -> usize {
+    pub(crate) fn total_lines(&self) -> usize {
         self.line_feeds + usize::from(self.bytes.last().is_some_and(|byte| *byte != b'\n'))
     }
 
     /// The kept bytes as text. A character that is cut at the front is left out; bytes that are not UTF-8 become U+FFFD.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut bytes = self.bytes();
         if bytes.len() < self.total {
             let cut = bytes.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count();
@@ -91,7 +92,7 @@ impl Rolling {
 ///
 /// A character whose bytes come in two pieces is withheld until it is whole, so that the other stream never splits it.
 #[derive(Clone, Debug)]
-pub struct Output {
+pub(crate) struct Output {
     merged: Rolling,
     /// By [`Stream`].
     streams: [Half; 3],
@@ -107,14 +108,14 @@ struct Half {
 impl Output {
     /// Keeps the last `keep` bytes of both together, and the last `keep_apart` bytes of each.
     #[must_use]
-    pub fn new(keep: usize, keep_apart: usize) -> Output {
+    pub(crate) fn new(keep: usize, keep_apart: usize) -> Output {
         let streams =
             [keep_apart, keep_apart, 0].map(|keep| Half { rolling: Rolling::new(keep), unfinished: Vec::new() });
         Output { merged: Rolling::new(keep), streams }
     }
 
     /// Takes bytes of one stream; returns the bytes that were added to the merged output.
-    pub fn push(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) -> Vec<u8> {
         let half = &mut self.streams[stream as usize];
         half.rolling.push(bytes);
         let mut whole = std::mem::take(&mut half.unfinished);
@@ -125,7 +126,7 @@ impl Output {
     }
 
     /// Ends the output: adds the withheld bytes to the merged output, and returns them.
-    pub fn finish(&mut self) -> Vec<u8> {
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
         let rest = self.streams.iter_mut().flat_map(|half| std::mem::take(&mut half.unfinished)).collect::<Vec<_>>();
         self.merged.push(&rest);
         rest
@@ -133,13 +134,13 @@ impl Output {
 
     /// Both streams in the order of their arrival.
     #[must_use]
-    pub fn merged(&self) -> &Rolling {
+    pub(crate) fn merged(&self) -> &Rolling {
         &self.merged
     }
 
     /// One stream alone, which is empty if both streams share a pipe; of [`Stream::Both`] the merged output.
     #[must_use]
-    pub fn stream(&self, stream: Stream) -> &Rolling {
+    pub(crate) fn stream(&self, stream: Stream) -> &Rolling {
         match stream {
             Stream::Both => &self.merged,
             stream => &self.streams[stream as usize].rolling,

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use crate::{
     lock::Lock,
     process::{
-        Owner, Process, Spec, Swept, Tag, Watch,
+        Owner, Process, Spec, Swept, Tag, WatchBy,
         ledger::Ledger,
         sweep::{Target, Whose},
         sweeper::Sweeper,
@@ -37,7 +37,7 @@ pub struct Processes {
 #[derive(Debug)]
 struct Inner {
     owner: Owner,
-    watch: Watch,
+    watch: WatchBy,
     /// The folder of the ledger; `None` if no later start sweeps.
     ledger: Option<PathBuf>,
     sweeper: Sweeper,
@@ -59,9 +59,9 @@ struct Guard {
 
 impl Processes {
     /// The processes of a new owner. `watch` says who ends them when the host is killed. `ledger` is the folder that
-    /// [`sweep_dead`](super::sweep_dead) reads at the next start.
+    /// the runtime reads at the next start.
     #[must_use]
-    pub fn new(watch: Watch, ledger: Option<PathBuf>) -> Processes {
+    pub fn new(watch: WatchBy, ledger: Option<PathBuf>) -> Processes {
         let owner = Owner::new();
         let (sweeper, guard, entered) = (Sweeper::default(), Lock::default(), OnceCell::new());
         Processes { inner: Arc::new(Inner { owner, watch, ledger, sweeper, guard, entered }) }
@@ -70,7 +70,7 @@ impl Processes {
     /// The processes of a new owner without a watcher: for tests, and for calls whose host cannot be killed alone.
     #[must_use]
     pub fn unwatched() -> Processes {
-        Processes::new(Watch::Nobody, None)
+        Processes::new(WatchBy::Nobody, None)
     }
 
     /// The owner of these processes.

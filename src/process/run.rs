@@ -35,6 +35,7 @@ const READ_BYTES: usize = 32 * 1024;
 const SETSID: &str = "/usr/bin/setsid";
 
 /// What to start.
+#[non_exhaustive]
 pub struct Spec {
     /// The program, by an absolute path.
     pub program: PathBuf,
@@ -52,11 +53,32 @@ pub struct Spec {
     pub confinement: Option<Confinement>,
 }
 
+impl Spec {
+    /// A program without arguments and environment, in that folder, for the call of that tag. It is not confined.
+    #[must_use]
+    pub fn new(program: impl Into<PathBuf>, folder: Folder, tag: Tag) -> Spec {
+        let (arguments, environment, streams) = (Vec::new(), Vec::new(), Streams::default());
+        Spec { program: program.into(), arguments, environment, folder, tag, streams, confinement: None }
+    }
+
+    crate::words::setters::setters! {
+        /// Sets the [arguments](#structfield.arguments).
+        arguments: impl IntoIterator<Item = impl Into<OsString>> = arguments.into_iter().map(Into::into).collect();
+        /// Sets the [environment](#structfield.environment).
+        environment: Vec<(OsString, OsString)>;
+        /// Sets how the [output](#structfield.streams) is taken in.
+        streams: Streams;
+        /// Sets what it [may reach](#structfield.confinement).
+        confinement: Confinement = Some(confinement);
+    }
+}
+
 /// How the two streams of a program are taken in.
 ///
 /// The system keeps the order of writes to one pipe only. The order of writes to two pipes is unknown, so a caller chooses
 /// between the exact order and separate streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Streams {
     /// Through one pipe: in exactly the order of the writes, as a terminal shows them. The streams cannot be separated
     /// afterwards.
@@ -68,6 +90,7 @@ pub enum Streams {
 
 /// The folder that a program starts in.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Folder {
     /// Its open handle: used on systems with `/proc`, so that no link can be swapped in.
     pub handle: OwnedFd,
@@ -76,6 +99,12 @@ pub struct Folder {
 }
 
 impl Folder {
+    /// The folder of that open handle and that path.
+    #[must_use]
+    pub fn new(handle: OwnedFd, path: impl Into<PathBuf>) -> Folder {
+        Folder { handle, path: path.into() }
+    }
+
     fn to_start_in(&self) -> PathBuf {
         use std::os::fd::AsRawFd as _;
         let by_handle = PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd()));
@@ -85,7 +114,8 @@ impl Folder {
 
 /// What a process did.
 #[derive(Debug)]
-pub enum Event {
+#[non_exhaustive]
+pub enum ProcessEvent {
     /// The process, or a descendant, wrote these bytes.
     Output(Stream, Vec<u8>),
     /// The process ended; others that it started may still run and write.
@@ -181,7 +211,7 @@ impl Process {
     /// Waits for the next event. Dropping the future loses nothing.
     ///
     /// With [`Streams::Apart`], bytes that both streams write at about the same time may come in either order.
-    pub async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> ProcessEvent {
         loop {
             let (stream, read) = tokio::select! {
                 read = read_some(&mut self.stdout), if self.stdout.is_some() => (self.first, read),
@@ -190,12 +220,12 @@ impl Process {
                     // Waiting can fail only where other code of the host took the status; the status is lost then.
                     let status = status.unwrap_or_else(|_| ExitStatus::from_raw(0x7f00));
                     self.status = Some(status);
-                    return Event::Ended(status);
+                    return ProcessEvent::Ended(status);
                 }
-                else => return Event::Closed,
+                else => return ProcessEvent::Closed,
             };
             match (read, stream) {
-                (Some(bytes), stream) => return Event::Output(stream, bytes),
+                (Some(bytes), stream) => return ProcessEvent::Output(stream, bytes),
                 (None, Stream::Stdout | Stream::Both) => self.stdout = None,
                 (None, Stream::Stderr) => self.stderr = None,
             }

@@ -44,7 +44,7 @@ use tokio::{
 };
 
 use crate::process::Folder;
-pub use crate::words::sandbox::Network;
+use crate::words::sandbox::Network;
 
 /// From this version on Landlock keeps signals inside of the sandbox.
 const SIGNALS_SINCE: u32 = 6;

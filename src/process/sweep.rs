@@ -28,6 +28,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// The call or the owner whose processes are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Whose {
     /// The processes of one call.
     Call(Tag),
@@ -55,6 +56,7 @@ impl Whose {
 
 /// What a sweep did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Swept {
     /// How many processes it killed.
     pub killed: usize,

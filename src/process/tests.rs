@@ -43,7 +43,7 @@ async fn start(processes: &Processes, command: &str) -> Process {
     let mut said = Vec::new();
     while !said.ends_with(b"ready\n") {
         match process.next().await {
-            Event::Output(_, bytes) => said.extend(bytes),
+            ProcessEvent::Output(_, bytes) => said.extend(bytes),
             event => panic!("{event:?} after {said:?}"),
         }
     }
@@ -91,7 +91,7 @@ const CHILD_FOLDER: &str = "TEST_PROCESS_CHILD_FOLDER";
 #[tokio::test]
 async fn child_that_is_killed_with_its_calls_running() {
     let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
-    let watch = if folder.ends_with("unwatched") { Watch::Nobody } else { Watch::Shell };
+    let watch = if folder.ends_with("unwatched") { WatchBy::Nobody } else { WatchBy::Shell };
     let processes = Processes::new(watch, Some(folder.into()));
     let mut running = Vec::new();
     for escape in ESCAPES {
@@ -140,7 +140,7 @@ async fn the_next_start_ends_what_the_dead_left_and_spares_the_living() {
     let dead = killed_host(&ledger);
     let _cleaned = Cleaned(dead);
     assert!(alive(dead) > ESCAPES.len(), "nobody watches");
-    let living = Processes::new(Watch::Nobody, Some(ledger.clone()));
+    let living = Processes::new(WatchBy::Nobody, Some(ledger.clone()));
     let mut running = start(&living, "setsid sleep 999 &").await;
     let mut stranger = tokio::process::Command::new("sleep");
     let mut stranger = stranger.arg("999").stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
@@ -166,11 +166,11 @@ async fn the_next_start_ends_what_the_dead_left_and_spares_the_living() {
 async fn a_watcher_comes_with_the_first_process_and_goes_at_the_close() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
-    let idle = Processes::new(Watch::Shell, Some(ledger.clone()));
+    let idle = Processes::new(WatchBy::Shell, Some(ledger.clone()));
     assert_eq!((idle.watcher(), idle.close().await), (None, Swept::default()));
     assert!(!ledger.exists());
 
-    let processes = Processes::new(Watch::Shell, Some(ledger.clone()));
+    let processes = Processes::new(WatchBy::Shell, Some(ledger.clone()));
     let (first, second) = tokio::join!(start(&processes, ":"), start(&processes, "setsid sleep 999 &"));
     let watcher = processes.watcher().unwrap();
     assert!(exists(watcher));
@@ -189,7 +189,7 @@ async fn a_watcher_comes_with_the_first_process_and_goes_at_the_close() {
 /// A runtime that is dropped without a shutdown is as good as dead to its watcher.
 #[tokio::test]
 async fn a_watcher_works_when_its_host_lets_go() {
-    let processes = Processes::new(Watch::Shell, None);
+    let processes = Processes::new(WatchBy::Shell, None);
     let owner = processes.owner();
     let _cleaned = Cleaned(owner);
     let running = start(&processes, "setsid sleep 999 &").await;
@@ -201,7 +201,7 @@ async fn a_watcher_works_when_its_host_lets_go() {
 /// A killed watcher is replaced when the next process starts.
 #[tokio::test]
 async fn a_killed_watcher_is_replaced() {
-    let processes = Processes::new(Watch::Shell, None);
+    let processes = Processes::new(WatchBy::Shell, None);
     drop(start(&processes, ":").await);
     let first = processes.watcher().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(first).unwrap()).unwrap();
@@ -217,7 +217,7 @@ async fn a_killed_watcher_is_replaced() {
 /// A watcher that cannot be started holds up no call.
 #[tokio::test]
 async fn a_missing_watcher_program_holds_up_no_call() {
-    let watch = Watch::Program { program: "/no/such/watcher".into(), arguments: vec![] };
+    let watch = WatchBy::Program { program: "/no/such/watcher".into(), arguments: vec![] };
     let processes = Processes::new(watch, Some("/proc/no/such/folder".into()));
     let mut running = start(&processes, ":").await;
     assert_eq!(processes.watcher(), None);
@@ -234,7 +234,7 @@ async fn calls_that_share_a_limit_do_not_end_each_other() {
     let twin = one.tag.twin();
     assert_eq!(one.tag.limit(), twin.limit());
     let mut running = processes.start(one).await.unwrap();
-    while !matches!(running.next().await, Event::Output(..)) {}
+    while !matches!(running.next().await, ProcessEvent::Output(..)) {}
     // Between its `fork` and its `exec` a process has no environment to be recognized by.
     let is_sleep = |entry: &table::Entry| {
         fs::read(format!("/proc/{}/cmdline", entry.pid)).is_ok_and(|line| line.starts_with(b"sleep"))

@@ -39,7 +39,8 @@ done
 
 /// Who ends the processes of calls when the host is killed and cannot end them itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Watch {
+#[non_exhaustive]
+pub enum WatchBy {
     /// A program of the host's. It is started with these arguments and the owner's id after them, and must do nothing but hand
     /// that id to [`watch`]. It finds every process that carries a tag.
     Program {
@@ -58,7 +59,7 @@ pub enum Watch {
 
 /// Does the work of a watcher in this process: waits until its standard input ends, then kills everything of that owner.
 ///
-/// Blocks for as long as the host lives. Call it in the first lines of a program that was started as [`Watch::Program`], before
+/// Blocks for as long as the host lives. Call it in the first lines of a program that was started as [`WatchBy::Program`], before
 /// it makes threads or opens anything. `None` if the text is not an owner's id.
 pub fn watch(owner: &str) -> Option<Swept> {
     let owner = Owner::parse(owner)?;
@@ -88,17 +89,17 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the watcher; `None` for [`Watch::Nobody`], and on a system without a process table to look through.
-    pub(super) fn start(watch: &Watch, owner: Owner) -> std::io::Result<Option<Watcher>> {
+    /// Starts the watcher; `None` for [`WatchBy::Nobody`], and on a system without a process table to look through.
+    pub(super) fn start(watch: &WatchBy, owner: Owner) -> std::io::Result<Option<Watcher>> {
         let mut command = match watch {
-            Watch::Nobody => return Ok(None),
+            WatchBy::Nobody => return Ok(None),
             _ if !cfg!(target_os = "linux") => return Ok(None),
-            Watch::Program { program, arguments } => {
+            WatchBy::Program { program, arguments } => {
                 let mut command = Command::new(program);
                 command.env_clear().args(arguments);
                 command
             }
-            Watch::Shell => {
+            WatchBy::Shell => {
                 let mut command = Command::new("/bin/sh");
                 command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
                 command.args(["-c", SCRIPT, "tamtam-watcher"]);

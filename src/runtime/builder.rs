@@ -50,7 +50,7 @@ pub struct Builder {
     task_limits: Option<(u32, usize)>,
     prices: Prices,
     #[cfg(all(unix, feature = "tools"))]
-    watch: crate::process::Watch,
+    watch: crate::process::WatchBy,
     passivation: Passivation,
     limits: RuntimeLimits,
     tree_shows_arguments: bool,
@@ -255,7 +255,7 @@ impl Builder {
     /// start its own program as a watcher should name that program: it finds more of them.
     #[cfg(all(unix, feature = "tools"))]
     #[must_use]
-    pub fn watch(mut self, watch: crate::process::Watch) -> Builder {
+    pub fn watch(mut self, watch: crate::process::WatchBy) -> Builder {
         self.watch = watch;
         self
     }

@@ -22,15 +22,17 @@ use crate::{
     },
     prompt::Section,
     runtime::{
-        Recovered, Runtime, SessionOptions,
+        Recovered, Runtime,
         circle::stands_above,
-        options::{canonical, default_prompt, known_tools},
+        options::{SessionOptions, canonical, default_prompt, known_tools},
     },
     session::Session,
     tape::{TapeError, TapeStoreExt as _},
     tool::Toolbox,
-    words::ids::{Seq, SessionId},
-    words::message::Message,
+    words::{
+        ids::{Seq, SessionId},
+        message::Message,
+    },
 };
 
 /// A child and the ticket of its task. Dropping the value changes nothing about the task.

@@ -12,10 +12,12 @@ use crate::{
     kernel::{AgentChoice, Delivery},
     model::{ModelError, PRICES},
     runtime::TaskOptions,
-    session::{BranchError, Receipt, Session},
+    session::{BranchError, Session, receipt::Receipt},
     task::TaskRequest,
-    words::ids::SessionId,
-    words::message::{BadModelRef, Message, ModelRef},
+    words::{
+        ids::SessionId,
+        message::{BadModelRef, Message, ModelRef},
+    },
 };
 
 /// What came of a command.

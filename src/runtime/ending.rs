@@ -17,7 +17,7 @@ use crate::{
     hook::HOOK_LIMIT,
     lock::Lock,
     runtime::{Leftover, Runtime, report::drain},
-    supervisor::{Down, SupervisorHandle},
+    supervisor::{ChildDown, SupervisorHandle},
     words::ids::SessionId,
 };
 
@@ -82,7 +82,7 @@ impl Runtime {
     /// Waits until the tree has ended, and reports how: by [`Runtime::shutdown`], or because children of the root crashed too
     /// often. From then on handles answer [`Closed`](crate::SendError::Closed). The host decides what follows; it may start a new
     /// runtime on the same store.
-    pub async fn ended(&self) -> Down {
+    pub async fn ended(&self) -> ChildDown {
         self.inner.root.ended().await
     }
 }

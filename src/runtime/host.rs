@@ -28,7 +28,7 @@ pub(super) fn supervisor(children: Vec<ChildSpec>) -> Result<(ChildSpec, Supervi
         .on_exhausted(OnExhausted::Park)
         .park_for(PARK_FOR);
     let spec = children.into_iter().fold(spec, SupervisorSpec::child);
-    ChildSpec::supervisor(spec).map_err(|bad| StartError::from(crate::supervisor::StartError::from(bad)))
+    ChildSpec::supervisor(spec).map_err(|bad| StartError::from(crate::supervisor::TreeError::from(bad)))
 }
 
 impl Runtime {

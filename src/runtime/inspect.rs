@@ -219,6 +219,7 @@ impl fmt::Display for Count {
 /// What [`Runtime::top`] sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum By {
     /// Messages that wait in the node's queue.
     Queue,

@@ -10,7 +10,7 @@
 use crate::{
     actor::slot::Phase,
     error::OpenError,
-    runtime::{Runtime, SessionOptions},
+    runtime::{Runtime, options::SessionOptions},
     session::Session,
     tape::{TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Seq, SessionId},

@@ -27,6 +27,7 @@ use crate::{
 /// The supervision tree at one moment. As text through `Display`, as JSON through `Serialize`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
+#[non_exhaustive]
 pub struct Tree {
     /// The roots; one, while the runtime is up.
     pub roots: Vec<Node>,
@@ -48,6 +49,7 @@ impl std::fmt::Display for Tree {
 
 /// A session that was in a turn when its process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recovered {
     /// The id of the session.
     pub session: SessionId,
@@ -67,6 +69,7 @@ pub struct Parked {
 
 /// What a shutdown could not stop. Empty is the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leftover {
     /// Actors that did not end although they were killed.
     pub actors: Vec<String>,

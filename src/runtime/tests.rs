@@ -204,7 +204,7 @@ async fn old_outputs_are_deleted_at_the_start() {
     for path in [&old, &new] {
         std::fs::write(path, "output").unwrap();
     }
-    let long_ago = std::time::SystemTime::now() - crate::tool::truncate::SPILL_KEEP - Duration::from_secs(60);
+    let long_ago = std::time::SystemTime::now() - crate::tool::truncate::RETENTION.keep - Duration::from_secs(60);
     std::fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
     assert!(first.shutdown().await.is_empty());
     let second = start(folder.path(), counts()).await;

@@ -28,7 +28,7 @@ pub(super) struct Tree {
 }
 
 pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tree, StartError> {
-    let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::StartError::from);
+    let supervisor = |spec| ChildSpec::supervisor(spec).map_err(crate::supervisor::TreeError::from);
     // Sessions that are awake work on without the tape store. So after too many crashes its supervisor keeps it stopped for a
     // while, and does not end.
     let tapes = SupervisorSpec::dynamic("tapes")

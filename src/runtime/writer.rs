@@ -13,7 +13,7 @@
 use crate::{
     error::SpawnError,
     kernel::{DownReason, Link},
-    runtime::SessionOptions,
+    runtime::options::SessionOptions,
     session::Session,
     words::message::{Message, NOT_THE_USER, Role},
 };

@@ -83,11 +83,11 @@ impl Session {
     /// # let folder = tempfile::tempdir()?;
     /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([]))).start().await?;
     /// let mut options = SessionOptions::new(folder.path());
-    /// options.labels = Labels::of([("tenant", "acme")])?;
+    /// options.labels = Labels::new([("tenant", "acme")])?;
     /// let session = runtime.create(options).await?;
-    /// session.set_labels(Labels::of([("tenant", "acme"), ("user", "ann")])?).await?;
+    /// session.set_labels(Labels::new([("tenant", "acme"), ("user", "ann")])?).await?;
     /// let mut query = SessionQuery::default();
-    /// query.labels = Labels::of([("user", "ann")])?;
+    /// query.labels = Labels::new([("user", "ann")])?;
     /// # query.wait = std::time::Duration::from_secs(60);
     /// let page = runtime.sessions(query).await?;
     /// assert_eq!(page.sessions[0].labels.get("tenant"), Some("acme"));

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use crate::{
+    error::SendError,
     kernel::{RevokeAll, RevokeGrant},
-    session::{Granted, SendError, Seq, Session},
+    session::{Granted, Session},
+    words::ids::Seq,
 };
 
 impl Session {
@@ -20,7 +22,7 @@ impl Session {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use tamtam::{Runtime, SessionOptions, model::{Reply, Scripted}, permission::Profile, session::{EventKind, Grant, Next, Scope}};
+    /// # use tamtam::{Runtime, SessionOptions, EventKind, model::{Reply, Scripted}, permission::Profile, session::{Grant, Next, Scope}};
     /// # #[cfg(all(unix, feature = "tools"))]
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;

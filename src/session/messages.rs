@@ -31,6 +31,7 @@ pub const MESSAGES_MAX: usize = 1_000;
 
 /// A place in a conversation, in front of a message. It stays valid while messages are added, and while they are taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct MessageCursor {
     /// The entry that brought the message after this place.
     pub entry: Seq,
@@ -221,7 +222,7 @@ fn read_page(
 }
 
 /// Takes the conversation out of the state at an anchor. A transcript does not look at it, and it is by far the most of a state.
-fn leave_out_history(line: &mut tape::Entry) {
+fn leave_out_history(line: &mut tape::TapeEntry) {
     // What cannot be read here is an error where the line is decoded.
     if let Some(data) = Some(&line.data).filter(|_| line.kind == "state").and_then(|data| without_history(data.get())) {
         line.data = data;

@@ -18,6 +18,7 @@ use crate::{
 
 /// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Receipt {
     /// The id of the message.
     pub message: MessageId,

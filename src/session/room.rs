@@ -10,7 +10,7 @@
 use crate::{
     error::SendError,
     kernel::{Delivery, Refusal, State},
-    session::{Receipt, Session},
+    session::{Session, receipt::Receipt},
     words::message::Message,
 };
 

@@ -19,9 +19,11 @@ use crate::{
     error::SendError,
     event::{EventKind, EventStream, Next},
     kernel::Delivery,
-    session::{Answer, Receipt, Session},
-    words::ids::Seq,
-    words::message::Message,
+    session::{
+        Session,
+        receipt::{Answer, Receipt},
+    },
+    words::{ids::Seq, message::Message},
 };
 
 /// The events of the turn that reads one message, from the moment in which it reads the message to its end, provisional events

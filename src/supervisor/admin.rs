@@ -11,6 +11,7 @@ use crate::supervisor::{exit::ExitReason, spec::BadSpec};
 
 /// The result of an administrative call that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Done {
     /// The child runs.
     Started,

@@ -11,6 +11,7 @@ use std::time::Duration;
 /// How long to wait before a restart: `factor` times as long each time, up to `max`, less a jitter. After a run of at least
 /// `reset_after` the waits start over.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Backoff {
     /// The first wait.
     pub min: Duration,
@@ -48,6 +49,19 @@ impl Backoff {
         let jitter = if self.jitter.is_nan() { 0.0 } else { self.jitter.clamp(0.0, 1.0) };
         let wait = grown.min(ceiling) * (1.0 - jitter * chance.clamp(0.0, 1.0));
         Duration::try_from_secs_f64(wait).unwrap_or(self.max.max(self.min))
+    }
+
+    crate::words::setters::setters! {
+        /// Sets the [first wait](#structfield.min).
+        min: Duration;
+        /// Sets the [longest wait](#structfield.max).
+        max: Duration;
+        /// Sets the [growth](#structfield.factor) of the waits.
+        factor: f64;
+        /// Sets how much of a wait is [left to chance](#structfield.jitter).
+        jitter: f64;
+        /// Sets after which time the waits [start again](#structfield.reset_after).
+        reset_after: Duration;
     }
 }
 

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::supervisor::{
     admin::Answer,
     driver::place::Place,
-    exit::{Down, ExitReason},
+    exit::{ChildDown, ExitReason},
     handle::{Shared, SupervisorHandle},
     node_state::NodeState,
     planner::{Admin, Call, ChildEvent, Event, Generation, Planner},
@@ -68,7 +68,7 @@ pub(crate) struct Driver {
     /// Answered once: when the first starts of all children are over, or when the supervisor ends before that.
     ready: Option<oneshot::Sender<Result<(), ExitReason>>>,
     /// How this incarnation ends. Published when the actor is gone, at the latest [`TASKS_WAIT`] later.
-    verdict: Arc<OnceLock<Down>>,
+    verdict: Arc<OnceLock<ChildDown>>,
 }
 
 /// Starts one incarnation of a supervisor, as a root or as a child.
@@ -110,7 +110,7 @@ pub(crate) async fn launch(
         let left = tokio::time::timeout(wait, tasks.wait()).await.is_err();
         shared.set_mailbox(None);
         node.set_status(Status::Stopped);
-        let killed = || Down { reason: ExitReason::Killed, leftover: Vec::new() };
+        let killed = || ChildDown { reason: ExitReason::Killed, leftover: Vec::new() };
         let down = verdict.get().cloned().unwrap_or_else(killed);
         registry.tell(node.path(), Happening::Down { reason: down.reason.clone() });
         drop(keep);
@@ -140,7 +140,7 @@ impl Drop for Lost {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.set_mailbox(None);
-            shared.down.send_replace(Some(Down { reason: ExitReason::Cancelled, leftover: Vec::new() }));
+            shared.down.send_replace(Some(ChildDown { reason: ExitReason::Cancelled, leftover: Vec::new() }));
         }
     }
 }

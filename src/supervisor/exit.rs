@@ -1,5 +1,5 @@
 //! [`ExitReason`]: how a child or a supervisor ended, and whether that end was abnormal; with what is known of a panic
-//! ([`PanicReport`]) and the end of a whole supervisor ([`Down`]).
+//! ([`PanicReport`]) and the end of a whole supervisor ([`ChildDown`]).
 //!
 //! Every reason but [`ExitReason::Normal`] and [`ExitReason::Shutdown`] is abnormal, also a kill. A change to
 //! [`ExitReason::is_abnormal`] changes which transient children are restarted, and which ends are reported as crashes. Reasons are
@@ -67,6 +67,7 @@ impl fmt::Display for ExitReason {
 
 /// What is known about a panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PanicReport {
     /// The text of the panic.
     pub text: String,
@@ -105,7 +106,8 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// How a supervisor ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Down {
+#[non_exhaustive]
+pub struct ChildDown {
     /// Why.
     pub reason: ExitReason,
     /// The children that were still there although they were killed, by their path below the supervisor: `sessions/4711`.

@@ -17,7 +17,7 @@ use crate::{
     supervisor::{
         admin::{AdminError, Answer, Done},
         driver::{Driver, Msg},
-        exit::Down,
+        exit::ChildDown,
         node_state::NodeState,
         planner::Admin,
         shell::Mailbox,
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) id: ChildId,
     pub(crate) mailbox: Lock<Option<Mailbox<Msg>>>,
     /// How the last incarnation ended; `None` while there is one, and before the first.
-    pub(crate) down: watch::Sender<Option<Down>>,
+    pub(crate) down: watch::Sender<Option<ChildDown>>,
     /// The permits of the three kinds of calls: those that wait for a child to be up, those that wait for a child to be down, and
     /// questions, which are answered at once. Each kind has its own, so that slow starts block neither questions nor stops.
     ups: Semaphore,
@@ -103,6 +103,7 @@ pub struct ChildInfo {
 
 /// How many children there are; OTP's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// All known children.
     pub specs: usize,
@@ -203,13 +204,13 @@ impl SupervisorHandle {
     /// It may be called many times and side by side. A child that calls this waits for itself: it is killed when its
     /// shutdown time is over (never, with [`Shutdown::Infinity`](crate::supervisor::Shutdown)), so it should call
     /// [`request_shutdown`](Self::request_shutdown).
-    pub async fn shutdown(&self) -> Down {
+    pub async fn shutdown(&self) -> ChildDown {
         self.request_shutdown();
         self.ended().await
     }
 
     /// Returns when the supervisor has ended, and how.
-    pub async fn ended(&self) -> Down {
+    pub async fn ended(&self) -> ChildDown {
         let mut down = self.shared.down.subscribe();
         // The sender is in `shared`, which this handle holds, so the wait cannot fail.
         match down.wait_for(Option::is_some).await.ok().and_then(|down| down.clone()) {

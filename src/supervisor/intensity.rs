@@ -10,6 +10,7 @@ use std::{collections::VecDeque, time::Duration};
 ///
 /// A restart that happened exactly `period` ago still counts, as in OTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Intensity {
     /// How many restarts are allowed. 0 means that the first crash is too many.
     pub max: u32,

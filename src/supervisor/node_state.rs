@@ -174,7 +174,7 @@ impl NodeState {
 
     /// Shows it under another node from now on, without changing who supervises it. When that node is gone, it is shown under its
     /// supervisor again.
-    pub fn show_under(&self, parent: &NodeState) {
+    pub(crate) fn show_under(&self, parent: &NodeState) {
         self.words().shown_under = Some(parent.key);
     }
 

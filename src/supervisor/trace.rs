@@ -44,6 +44,7 @@ pub struct Happened {
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum HappenedKind {
     /// It began to handle a message.
     Message,

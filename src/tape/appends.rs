@@ -14,7 +14,7 @@
 use std::path::PathBuf;
 
 use super::{
-    Damage, Entry, Store, TapeError,
+    Damage, Store, TapeEntry, TapeError,
     layout::Layout,
     line::{Chain, Decoded, Rest, decode_lines},
     lineage::{FORKS_OF_FORKS_MAX, origin},
@@ -26,13 +26,14 @@ use crate::words::ids::{Seq, SessionId};
 
 /// The entries that one decision wrote: they are on the tape together or not at all. Never empty.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Append {
     /// The file that has the entries.
     pub file: PathBuf,
     /// The line of the first entry, from 1.
     pub line: usize,
     /// The entries, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TapeEntry>,
 }
 
 /// The file of one anchor, as far as it belongs to the tape that is read: not what a parent has after the entry where it was
@@ -130,11 +131,11 @@ pub(super) fn read_range(
     session: &SessionId,
     from: Seq,
     through: Seq,
-) -> Result<Vec<Entry>, TapeError> {
+) -> Result<Vec<TapeEntry>, TapeError> {
     again_if_damaged(|| read_range_once(layout, session, from, through))
 }
 
-fn read_range_once(layout: &Layout, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+fn read_range_once(layout: &Layout, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
     let folders = layout.anchor_names(session)?;
     let first = newest_at(layout, session, &folders, from)?.unwrap_or(0);
     let through_file = begun_by(layout, session, &folders, through)?;
@@ -157,7 +158,7 @@ fn read_in_one_file(
     anchor: &str,
     from: Seq,
     through: Seq,
-) -> Result<Option<Vec<Entry>>, TapeError> {
+) -> Result<Option<Vec<TapeEntry>>, TapeError> {
     let path = layout.entries(session, anchor);
     let Some(Begins { offset, before }) = begins_at(&path, from)? else { return Ok(None) };
     let bytes = bytes_through(&path, offset, through)?;
@@ -227,10 +228,20 @@ mod tests {
         words::ids::Millis,
     };
 
-    fn entry(seq: u64) -> Entry {
+    fn entry(seq: u64) -> TapeEntry {
         let data = serde_json::value::to_raw_value(&seq).unwrap();
         let (seq, time) = (Seq(seq), Millis(1));
-        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: "note".into(), data }
+        TapeEntry {
+            seq,
+            time,
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: None,
+            input: None,
+            kind: "note".into(),
+            data,
+        }
     }
 
     /// A disk that is slow at the moment may leave it for later.
@@ -277,12 +288,12 @@ mod tests {
         let mut tape = store.create(&session, Arc::new(|_| {})).unwrap();
         let long = |seq: u64| {
             let text = format!("{seq} {}", "x".repeat((seq % 13) as usize * 100));
-            Entry { data: serde_json::value::to_raw_value(&text).unwrap(), ..entry(seq) }
+            TapeEntry { data: serde_json::value::to_raw_value(&text).unwrap(), ..entry(seq) }
         };
         let mut seq = 1;
         while seq <= entries {
             let more = (seq % 3).min(entries - seq);
-            let append: Vec<Entry> = (seq..=seq + more).map(long).collect();
+            let append: Vec<TapeEntry> = (seq..=seq + more).map(long).collect();
             taken(&store, tape.append(&append));
             seq += more + 1;
             if seq > entries / 2 && seq <= entries && store.parts(&session).unwrap().len() == 1 {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    Anchor, Entry, LoadedTape, Mark, Notify, Position, SessionSummary, SoundEnd, TapeError, TapeStore, TapeWriter,
+    Anchor, LoadedTape, Mark, Notify, Position, SessionSummary, SoundEnd, TapeEntry, TapeError, TapeStore, TapeWriter,
 };
 use crate::words::{
     ids::{Seq, SessionId},
@@ -45,7 +45,7 @@ impl TapeStore for Caught {
         self.call("claim", |engine| engine.claim(session, notify))?
     }
 
-    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         self.call("range", |engine| engine.range(session, from, through))?
     }
 

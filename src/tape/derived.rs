@@ -10,8 +10,8 @@
 use std::path::PathBuf;
 
 use super::{
-    Anchor, Deleted, Entry, Forked, LoadedTape, Mark, Notify, ReadTo, SessionSummary, TapeError, TapeStore, TapeWriter,
-    fork, marks::Parked, remove, whole,
+    Anchor, Deleted, Forked, LoadedTape, Mark, Notify, ReadTo, SessionSummary, TapeEntry, TapeError, TapeStore,
+    TapeWriter, fork, marks::Parked, remove, whole,
 };
 use crate::words::ids::{Millis, Seq, SessionId};
 
@@ -37,14 +37,14 @@ pub trait TapeStoreExt: TapeStore {
 
     /// The entries after `after`, of all anchors. May run alongside a writer; its last append is read whole or not at all.
     /// [`TapeError::Damaged`] if an entry is bad.
-    fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn read(&self, session: &SessionId, after: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::range(self, session, after.next(), whole::END)
     }
 
     /// The entries `from` to `through`, both included, that the tape has, of all anchors; otherwise as [`TapeStoreExt::read`]. Over
     /// files, it costs what these entries cost, however long the tape is.
-    fn read_through(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn read_through(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::range(self, session, from, through)
     }
@@ -74,7 +74,7 @@ pub trait TapeStoreExt: TapeStore {
     ///
     /// An anchor is named as it was made or with its number: `phase-1` or `002_phase-1`; the newest, if a fork has given the
     /// name again. [`TapeError::NoAnchor`]; [`TapeError::Damaged`].
-    fn between_anchors(&self, session: &SessionId, from: &str, to: &str) -> Result<Vec<Entry>, TapeError> {
+    fn between_anchors(&self, session: &SessionId, from: &str, to: &str) -> Result<Vec<TapeEntry>, TapeError> {
         whole::must_be_shown(self, session)?;
         whole::between_anchors(self, session, from, to)
     }

@@ -15,7 +15,9 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use super::{Anchor, Appended, Damage, Entry, GivenBack, Mark, Notify, Repair, SessionSummary, SoundEnd, TapeError};
+use super::{
+    Anchor, Appended, Damage, GivenBack, Mark, Notify, Repair, SessionSummary, SoundEnd, TapeEntry, TapeError,
+};
 use crate::words::ids::{Millis, Seq, SessionId};
 
 /// An engine that keeps tapes, and what it owes to the runtime over it.
@@ -114,7 +116,7 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
 
     /// The entries `from` to `through`, both included, that the tape has. May run alongside a writer; its last append is read whole
     /// or not at all. [`TapeError::Damaged`] if an entry cannot be trusted.
-    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError>;
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError>;
 
     /// The position of an entry; `None` if the tape has no such entry. As cheap for a long tape as for a short one.
     fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError>;
@@ -131,7 +133,7 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// The last entry that a fork can continue from. The default is right for an engine whose entries cannot be damaged.
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         let seq = self.summary(session)?.seq;
-        Ok(SoundEnd { session: session.clone(), seq, damage: None })
+        Ok(SoundEnd::new(session.clone(), seq))
     }
 
     /// Removes a session that is not open, with its marks and everything next to it, in one step: after a crash it is whole, or
@@ -164,6 +166,7 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
 
 /// The position of an entry on the tape that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Position {
     /// The number of the entry.
     pub seq: Seq,
@@ -176,6 +179,14 @@ pub struct Position {
     pub sum: String,
     /// The part that the entry is in.
     pub part: Anchor,
+}
+
+impl Position {
+    /// The place of an entry: its number and time, how many entries of its append follow, its checksum, and its part.
+    #[must_use]
+    pub fn new(seq: Seq, time: Millis, more: u64, sum: impl Into<String>, part: Anchor) -> Position {
+        Position { seq, time, more, sum: sum.into(), part }
+    }
 }
 
 /// A session's tape, open for writing. A value: it outlives the actor that uses it. Dropping it releases the session, once every
@@ -197,12 +208,12 @@ pub trait TapeWriter: Send + fmt::Debug {
     /// with an error, nothing was taken: [`Gap`](TapeError::Gap), [`Busy`](TapeError::Busy), [`TooLarge`](TapeError::TooLarge),
     /// [`Damaged`](TapeError::Damaged), [`Changed`](TapeError::Changed), [`MemoryFull`](TapeError::MemoryFull),
     /// [`Closed`](TapeError::Closed), or an error of the system or of the engine.
-    fn append(&mut self, entries: &[Entry]) -> Appended;
+    fn append(&mut self, entries: &[TapeEntry]) -> Appended;
 
     /// Appends one entry as the first of a new part. Opening the session will read this part alone, so the entry must say all that
     /// is needed from before. Characters that do not belong in a file's name become `-`; [`TapeError::AnchorExists`] if the tape
     /// has a part of that name.
-    fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended;
+    fn begin_anchor(&mut self, name: &str, first: &TapeEntry) -> Appended;
 
     /// Releases the session, without waiting, and calls `then` when that is done: the session has no [`Mark::Claimed`] then, and
     /// any process can claim it. The default is right for a writer whose drop releases the session before it returns. A writer
@@ -215,16 +226,25 @@ pub trait TapeWriter: Send + fmt::Debug {
 
 /// A tape that was loaded.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LoadedTape {
     /// The writer of the tape.
     pub tape: Box<dyn TapeWriter>,
     /// The entries: from [`TapeStore::claim`], those of the newest part; from [`TapeStoreExt::load`](super::TapeStoreExt::load),
     /// those from the newest anchor on.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TapeEntry>,
     /// The torn tail that was cut off, if there was one.
     pub repair: Option<Repair>,
     /// The damage, if there is any: `entries` end before it, and nothing can be appended.
     pub read_only: Option<Damage>,
     /// Acknowledged entries may be lost: the machine was restarted since the last writer, which did not sync.
     pub rebooted: bool,
+}
+
+impl LoadedTape {
+    /// A tape without damage. An engine sets the other fields.
+    #[must_use]
+    pub fn new(tape: Box<dyn TapeWriter>, entries: Vec<TapeEntry>) -> LoadedTape {
+        LoadedTape { tape, entries, repair: None, read_only: None, rebooted: false }
+    }
 }

@@ -1,4 +1,4 @@
-//! [`Entry`]: one entry of a tape, as a value.
+//! [`TapeEntry`]: one entry of a tape, as a value.
 //!
 //! The core makes entries and numbers them, except the tape's own kinds `forked` and `imported`; the tape stores entries and
 //! returns them unchanged. Their JSON comes back byte for byte, except that line breaks between its tokens become spaces.
@@ -14,6 +14,7 @@ use crate::words::ids::{MessageId, Millis, Seq};
 /// The reason why an entry was written. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Cause {
     /// A message of the host.
     Message(MessageId),
@@ -25,7 +26,8 @@ pub enum Cause {
 ///
 /// The line adds what the core need not know: format version, session, a UUIDv7, the anchor and the checksum chain.
 #[derive(Clone, Debug)]
-pub struct Entry {
+#[non_exhaustive]
+pub struct TapeEntry {
     /// Its number: that of the entry before plus 1; the first is 1.
     pub seq: Seq,
     /// When it was decided, in milliseconds since 1970, UTC.
@@ -47,23 +49,29 @@ pub struct Entry {
     pub data: Box<RawValue>,
 }
 
-impl PartialEq for Entry {
+impl PartialEq for TapeEntry {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.input.as_deref(), other.input.as_deref());
         self.is_like(other) && a.map(RawValue::get) == b.map(RawValue::get)
     }
 }
 
-impl Entry {
+impl TapeEntry {
+    /// An entry of that kind with that data. The fields that say where it belongs are empty; set those that hold.
+    #[must_use]
+    pub fn new(seq: Seq, time: Millis, kind: impl Into<String>, data: Box<RawValue>) -> TapeEntry {
+        TapeEntry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: kind.into(), data }
+    }
+
     /// An entry with this data that belongs to no turn, step, ticket or input.
-    pub(super) fn plain(seq: Seq, time: Millis, kind: &str, data: &impl Serialize) -> Entry {
+    pub(super) fn plain(seq: Seq, time: Millis, kind: &str, data: &impl Serialize) -> TapeEntry {
         let data = serde_json::value::to_raw_value(data).expect("ids, numbers and texts can be written as JSON");
-        Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind: kind.to_owned(), data }
+        TapeEntry::new(seq, time, kind, data)
     }
 
     /// Whether both are equal apart from `input`.
-    pub(crate) fn is_like(&self, other: &Entry) -> bool {
-        let heads = |entry: &Entry| (entry.seq, entry.time, entry.turn, entry.step, entry.ticket);
+    pub(crate) fn is_like(&self, other: &TapeEntry) -> bool {
+        let heads = |entry: &TapeEntry| (entry.seq, entry.time, entry.turn, entry.step, entry.ticket);
         heads(self) == heads(other)
             && self.cause == other.cause
             && self.kind == other.kind

@@ -256,6 +256,7 @@ impl TapeError {
 
 /// The owner that has a session open.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// The name of its lock file in `owners/`, without the ending.
     pub owner: String,
@@ -263,6 +264,14 @@ pub struct Holder {
     pub pid: u32,
     /// Its machine.
     pub host: String,
+}
+
+impl Holder {
+    /// The owner of that name, process and machine.
+    #[must_use]
+    pub fn new(owner: impl Into<String>, pid: u32, host: impl Into<String>) -> Holder {
+        Holder { owner: owner.into(), pid, host: host.into() }
+    }
 }
 
 impl fmt::Display for Holder {
@@ -274,6 +283,7 @@ impl fmt::Display for Holder {
 /// The place where a tape cannot be trusted any more: a bad line that is not a torn tail, or a file that does not continue its
 /// predecessor. Nothing after it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Damage {
     /// The file with the bad line.
     pub file: PathBuf,
@@ -283,6 +293,14 @@ pub struct Damage {
     pub what: String,
     /// The last entry before it that is sound; 0 if there is none.
     pub last_good: Seq,
+}
+
+impl Damage {
+    /// The damage at that line, counted from 1, and the last sound entry before it.
+    #[must_use]
+    pub fn new(file: impl Into<PathBuf>, line: usize, what: impl Into<String>, last_good: Seq) -> Damage {
+        Damage { file: file.into(), line, what: what.into(), last_good }
+    }
 }
 
 impl fmt::Display for Damage {

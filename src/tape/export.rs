@@ -29,7 +29,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Access, Append, Forked, Store, TapeError,
+    Append, Forked, Store, TapeAccess, TapeError,
     layout::{Layout, new_file, open_to_read},
     line::{Chain, encode_lines},
     read::open_if_there,
@@ -93,6 +93,7 @@ impl Piece {
 
 /// What an export holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Exported {
     /// The last entry.
     pub last: Seq,
@@ -104,6 +105,7 @@ pub struct Exported {
 
 /// Whether the large outputs of a session go with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Spills {
     /// They stay behind. The tape still has the shortened outputs; the parts that were cut off are not in the export.
     #[default]
@@ -158,8 +160,8 @@ impl Store {
     fn outputs(&self, session: &SessionId) -> Result<Outputs, TapeError> {
         let folder = self.layout().session(session).join("spill");
         let mut copies = match self.access() {
-            Access::Write => nameless(self.layout()).ok(),
-            Access::Read => None,
+            TapeAccess::Write => nameless(self.layout()).ok(),
+            TapeAccess::Read => None,
         };
         let mut spills = Vec::new();
         let mut found = list_spills(&folder).map_err(TapeError::io("list", &folder))?;

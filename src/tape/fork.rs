@@ -20,7 +20,7 @@ use std::{
 };
 
 use super::{
-    Entry, FORK_DEPTH_MAX, Forked, Mark, Position, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
+    FORK_DEPTH_MAX, Forked, Mark, Position, TapeEntry, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
     first_append::FirstAppend, import::narrowed, lineage::FORKS_OF_FORKS_MAX,
 };
 use crate::words::ids::{Millis, Seq, SessionId};
@@ -88,7 +88,7 @@ fn fill<S: TapeStore + ?Sized>(
     let first = forked.entry(time);
     let said = store.marks(Mark::Imported, Some(&forked.parent))?.pop();
     let narrowed = said.map(|(_, said)| narrowed::of_fork(&said, forked, &first)).transpose()?;
-    let entries: Vec<Entry> = [first].into_iter().chain(narrowed.flatten()).collect();
+    let entries: Vec<TapeEntry> = [first].into_iter().chain(narrowed.flatten()).collect();
     append.settle(tape.append(&entries))
 }
 

@@ -20,7 +20,7 @@ use std::{
 };
 
 use super::{
-    Damage, Durability, Entry, TapeError, TapeWriter,
+    Damage, Durability, TapeEntry, TapeError, TapeWriter,
     disk::LogFile,
     layout::{Layout, anchor_name, anchor_number, make_folder, open_or_make, plain_anchor_name},
     line::{Chain, encode_lines},
@@ -65,7 +65,7 @@ impl Tape {
         Tape { inner, log, damage }
     }
 
-    fn try_append(&mut self, anchor: Option<&str>, entries: &[Entry]) -> Result<Appended, TapeError> {
+    fn try_append(&mut self, anchor: Option<&str>, entries: &[TapeEntry]) -> Result<Appended, TapeError> {
         if let Some(damage) = &self.damage {
             return Err(TapeError::Damaged(damage.clone()));
         }
@@ -109,11 +109,11 @@ impl TapeWriter for Tape {
     /// In [`Durability::Process`](crate::tape::Durability) the caller writes in place while the disk is calm, no mark of this tape
     /// waits, and no other caller of the store writes in place at that moment. Otherwise the store's I/O thread writes. So at
     /// most one caller of a store waits when the disk stalls.
-    fn append(&mut self, entries: &[Entry]) -> Appended {
+    fn append(&mut self, entries: &[TapeEntry]) -> Appended {
         self.try_append(None, entries).unwrap_or_else(|error| Appended::Now(Err(error)))
     }
 
-    fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+    fn begin_anchor(&mut self, name: &str, first: &TapeEntry) -> Appended {
         self.try_append(Some(name), std::slice::from_ref(first)).unwrap_or_else(|error| Appended::Now(Err(error)))
     }
 
@@ -238,12 +238,12 @@ impl OpenTape {
     }
 
     /// As [`TapeWriter::append`]; closed once the lender has the tape back.
-    pub(crate) fn append(&mut self, entries: &[Entry]) -> Appended {
+    pub(crate) fn append(&mut self, entries: &[TapeEntry]) -> Appended {
         self.write(|writer| writer.append(entries))
     }
 
     /// As [`TapeWriter::begin_anchor`]; closed once the lender has the tape back.
-    pub(crate) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+    pub(crate) fn begin_anchor(&mut self, name: &str, first: &TapeEntry) -> Appended {
         self.write(|writer| writer.begin_anchor(name, first))
     }
 }

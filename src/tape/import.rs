@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Entry, Store, TapeError, TapeStoreExt as _,
+    Store, TapeEntry, TapeError, TapeStoreExt as _,
     export::{EXPORT_VERSION, Header, Piece},
     handle::APPEND_BYTES_MAX,
     layout::{
@@ -48,6 +48,7 @@ const SPILL_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The session that was brought in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Imported {
     /// Its id in this store.
     pub session: SessionId,
@@ -234,7 +235,7 @@ struct Noted {
 }
 
 impl Noted {
-    fn take(&mut self, entry: &Entry) -> Result<(), String> {
+    fn take(&mut self, entry: &TapeEntry) -> Result<(), String> {
         self.time = self.time.max(entry.time);
         if let Some(imported) = narrowed::of(entry) {
             let unreadable = |error| format!("entry {} cannot be understood: {error}", entry.seq);
@@ -286,7 +287,7 @@ fn bring_in_anchor(
             }
         }
         let named = |entry| if renamed { under_new_name(entry, &old.session, &new.session) } else { entry };
-        let entries: Vec<Entry> = read.entries.into_iter().map(named).collect();
+        let entries: Vec<TapeEntry> = read.entries.into_iter().map(named).collect();
         entries.iter().try_for_each(|entry| noted.take(entry)).map_err(|what| from.refuse(&what))?;
         let written = encode_lines(&mut new, &entries)?;
         // JSON can say the same with other spaces or in another order. Readers that look for fields at fixed places know one form.
@@ -304,7 +305,7 @@ fn bring_in_anchor(
 }
 
 /// Puts the new name into an entry that holds the session's own name; other entries stay as they are.
-fn under_new_name(entry: Entry, old: &SessionId, new: &SessionId) -> Entry {
+fn under_new_name(entry: TapeEntry, old: &SessionId, new: &SessionId) -> TapeEntry {
     let is_of_itself = matches!(entry.kind.as_str(), "state" | "forked" | "imported");
     let fields = serde_json::from_str::<std::collections::BTreeMap<String, Box<RawValue>>>(entry.data.get());
     let Some(mut fields) = fields.ok().filter(|_| is_of_itself) else { return entry };
@@ -313,7 +314,7 @@ fn under_new_name(entry: Entry, old: &SessionId, new: &SessionId) -> Entry {
     let (true, Ok(name)) = (said.as_ref() == Some(old), name) else { return entry };
     fields.insert("session".into(), name);
     match serde_json::value::to_raw_value(&fields) {
-        Ok(data) => Entry { data, ..entry },
+        Ok(data) => TapeEntry { data, ..entry },
         Err(_) => entry,
     }
 }

@@ -34,7 +34,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{
-    Access, Store, TapeError,
+    Store, TapeAccess, TapeError,
     changed::Changed,
     layout::{Layout, lock_within, open_or_make, remove_file},
 };
@@ -66,6 +66,7 @@ pub struct Index {
 
 /// The outcome of catching up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaughtUp {
     /// How many entries were added.
     pub added: u64,
@@ -79,6 +80,7 @@ pub struct CaughtUp {
 
 /// How much is in the index. Two indexes of the same tapes are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rows {
     /// How many entries.
     pub entries: u64,
@@ -88,6 +90,7 @@ pub struct Rows {
 
 /// The outcome of a rebuild.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rebuilt {
     /// The rows of the old index after catching up; absent if it could not be read.
     pub before: Option<Rows>,
@@ -103,7 +106,7 @@ impl Store {
     /// [`TapeError::ReadingOnly`]; [`TapeError::Newer`] if a later version of this library made it; [`TapeError::Index`];
     /// [`TapeError::Io`].
     pub fn index(&self) -> Result<Index, TapeError> {
-        if self.access() == Access::Read {
+        if self.access() == TapeAccess::Read {
             return Err(TapeError::ReadingOnly);
         }
         self.index_to_search()
@@ -119,7 +122,7 @@ impl Store {
     /// process that writes it. A missing, older or broken one is rebuilt under the lock, unless the store is open for reading
     /// only.
     pub(crate) fn index_to_search(&self) -> Result<Index, TapeError> {
-        let only_reads = self.access() == Access::Read;
+        let only_reads = self.access() == TapeAccess::Read;
         let layout = self.layout().clone();
         let path = layout.root.join("index.db");
         let database = match open_as_it_is(&path, only_reads) {

@@ -9,7 +9,7 @@
 
 use serde::Deserialize;
 
-use super::Entry;
+use super::TapeEntry;
 use crate::words::labels::Labels;
 
 #[derive(Deserialize)]
@@ -24,11 +24,11 @@ struct State {
 }
 
 /// The labels of the newest of these entries that states labels; `None` if none does.
-pub(crate) fn newest_labels(entries: &[Entry]) -> Option<Labels> {
+pub(crate) fn newest_labels(entries: &[TapeEntry]) -> Option<Labels> {
     entries.iter().rev().find_map(labels_of)
 }
 
-fn labels_of(entry: &Entry) -> Option<Labels> {
+fn labels_of(entry: &TapeEntry) -> Option<Labels> {
     let data = entry.data.get();
     match entry.kind.as_str() {
         "settings" => serde_json::from_str::<Settings>(data).ok().map(|settings| settings.labels),

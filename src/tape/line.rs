@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
-    tape::{Cause, Entry, TapeError},
+    tape::{Cause, TapeEntry, TapeError},
     words::depth,
     words::ids::{Millis, Seq, SessionId},
 };
@@ -137,7 +137,7 @@ impl Chain {
 /// Encodes one append as lines, and moves the chain after them. On an error the chain stays where it was.
 ///
 /// Line breaks inside of `data` (which JSON allows between its tokens) become spaces.
-pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u8>, TapeError> {
+pub(crate) fn encode_lines(chain: &mut Chain, entries: &[TapeEntry]) -> Result<Vec<u8>, TapeError> {
     let mut seq = chain.seq;
     let mut size = 0;
     for entry in entries {
@@ -196,7 +196,7 @@ pub(crate) fn encode_lines(chain: &mut Chain, entries: &[Entry]) -> Result<Vec<u
 /// A UUIDv7 of the entry's time, made from the entry's position instead of from chance: the same entry appended to the same tape
 /// has the same id in every run. The 12 bits after the time are the low bits of the seq, so ids of one millisecond sort as their
 /// entries, except across a multiple of 4,096.
-fn entry_id(chain: &Chain, entry: &Entry, sum: Sum) -> Uuid {
+fn entry_id(chain: &Chain, entry: &TapeEntry, sum: Sum) -> Uuid {
     let mut hasher = blake3::Hasher::new();
     hasher.update(chain.session.as_str().as_bytes()).update(&entry.seq.0.to_le_bytes()).update(&sum.0);
     let mut tail = [0; 10];
@@ -240,8 +240,8 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    fn entry(self) -> Entry {
-        Entry {
+    fn entry(self) -> TapeEntry {
+        TapeEntry {
             seq: self.seq,
             time: self.time,
             cause: self.cause,
@@ -259,7 +259,7 @@ impl Line<'_> {
 #[derive(Debug)]
 pub(crate) struct Decoded {
     /// The sound entries, of whole appends alone: an append that is half written, or has a bad line, is left out.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<TapeEntry>,
     /// The offset of each entry's line, in bytes.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only the index asks"))]
     pub(super) offsets: Vec<usize>,
@@ -382,7 +382,7 @@ enum Flaw {
 }
 
 /// Reads and checks one line, without its line break. `more`: how many lines of its append must follow, as the line before says.
-fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(Entry, Sum, usize), Flaw> {
+fn decode_line(chain: &Chain, line: &[u8], more: Option<usize>) -> Result<(TapeEntry, Sum, usize), Flaw> {
     let bad = |what: String| Err(Flaw::Bad(what));
     let Some(before_sum) = line.len().checked_sub(SUM_FIELD_BYTES).filter(|n| *n > 0) else {
         return bad("the line is too short".into());
@@ -446,7 +446,7 @@ fn prev_of(line: &[u8]) -> Option<Sum> {
 
 /// The entry of a line that was checked before. Checks nothing.
 #[cfg(feature = "sqlite")]
-pub(super) fn entry_of(line: &[u8]) -> Option<Entry> {
+pub(super) fn entry_of(line: &[u8]) -> Option<TapeEntry> {
     serde_json::from_slice::<Line<'_>>(line).ok().map(Line::entry)
 }
 

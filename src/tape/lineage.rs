@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
-    Entry, TapeError,
+    TapeEntry, TapeError,
     layout::{Layout, anchor_number},
     read::first_line,
 };
@@ -24,6 +24,7 @@ pub const FORK_DEPTH_MAX: u32 = 64;
 
 /// The origin of a fork: the data of its first entry. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Forked {
     /// The fork itself.
     pub session: SessionId,
@@ -44,13 +45,13 @@ pub struct Forked {
 impl Forked {
     /// The origin of a fork, from the first entry of its tape; `None` if the tape is not a fork's.
     #[must_use]
-    pub fn of(first: &Entry) -> Option<Forked> {
+    pub fn of(first: &TapeEntry) -> Option<Forked> {
         if first.kind == FORKED { serde_json::from_str(first.data.get()).ok() } else { None }
     }
 
     /// The first entry of the fork's own tape; its number is [`Forked::seq`] plus 1.
-    pub(super) fn entry(&self, time: Millis) -> Entry {
-        Entry::plain(self.seq.next(), time, FORKED, self)
+    pub(super) fn entry(&self, time: Millis) -> TapeEntry {
+        TapeEntry::plain(self.seq.next(), time, FORKED, self)
     }
 }
 

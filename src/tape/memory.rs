@@ -20,7 +20,7 @@ use std::{
 };
 
 use super::{
-    Anchor, Appended, Entry, LoadedTape, Mark, Notify, Position, SessionSummary, TapeError, TapeStore, TapeWriter,
+    Anchor, Appended, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeStore, TapeWriter,
     whole::END,
 };
 use crate::{
@@ -31,12 +31,22 @@ use tapes::{Memory, MemoryTape, copied};
 
 /// How much a [`MemoryStore`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryLimits {
     /// The most bytes of all entries together, each counted as its line in a file would be. 512 MiB by default. The memory that
     /// they use is larger by some hundred bytes an entry. Turns that are open may append 1 MiB beyond the limit, all together.
     pub bytes_max: u64,
     /// The most sessions, with those that were deleted and are kept for their forks. 100,000 by default.
     pub sessions_max: usize,
+}
+
+impl MemoryLimits {
+    crate::words::setters::setters! {
+        /// Limits the [bytes of all entries](#structfield.bytes_max).
+        bytes_max: u64;
+        /// Limits the [sessions](#structfield.sessions_max).
+        sessions_max: usize;
+    }
 }
 
 impl Default for MemoryLimits {
@@ -126,7 +136,7 @@ impl TapeStore for MemoryStore {
         Ok(LoadedTape { tape, entries, repair: None, read_only: None, rebooted: false })
     }
 
-    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         let lines = self.memory().tape(session)?.lines(from, through);
         Ok(copied(lines))
     }
@@ -188,7 +198,7 @@ struct MemoryWriter {
 }
 
 impl MemoryWriter {
-    fn write(&self, anchor: Option<&str>, entries: &[Entry]) -> Appended {
+    fn write(&self, anchor: Option<&str>, entries: &[TapeEntry]) -> Appended {
         Appended::Now(self.store.memory().append(&self.session, self.handle, anchor, entries))
     }
 }
@@ -198,11 +208,11 @@ impl TapeWriter for MemoryWriter {
         self.store.memory().tapes.get(&self.session).and_then(MemoryTape::last_own).unwrap_or(Seq::ZERO)
     }
 
-    fn append(&mut self, entries: &[Entry]) -> Appended {
+    fn append(&mut self, entries: &[TapeEntry]) -> Appended {
         self.write(None, entries)
     }
 
-    fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+    fn begin_anchor(&mut self, name: &str, first: &TapeEntry) -> Appended {
         self.write(Some(name), std::slice::from_ref(first))
     }
 }

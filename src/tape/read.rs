@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::{
-    Damage, Entry, TapeError,
+    Damage, TapeEntry, TapeError,
     layout::{FIRST_ANCHOR, Layout, new_file, open_to_read},
     line::{Chain, Decoded, Glance, LINE_BYTES_MAX, Link, Rest, decode_lines, glance, head, head_seq},
 };
@@ -27,6 +27,7 @@ use crate::words::ids::{Millis, Seq, SessionId};
 ///
 /// No acknowledged entry is in it, unless the machine lost its power or the disk lost bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Repair {
     /// The file that was cut.
     pub file: PathBuf,
@@ -40,10 +41,24 @@ pub struct Repair {
     pub set_aside: PathBuf,
 }
 
+impl Repair {
+    /// What was wrong with that line of that file, how many bytes were cut off from there on, and the file that has them now.
+    #[must_use]
+    pub fn new(
+        file: impl Into<PathBuf>,
+        line: usize,
+        what: impl Into<String>,
+        bytes: u64,
+        set_aside: impl Into<PathBuf>,
+    ) -> Repair {
+        Repair { file: file.into(), line, what: what.into(), bytes, set_aside: set_aside.into() }
+    }
+}
+
 /// A session's newest readable anchor, opened to continue writing it.
 pub(super) struct Opened {
     pub(super) chain: Chain,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<TapeEntry>,
     pub(super) anchors: Vec<String>,
     /// The length of the newest file after the repair, in bytes.
     pub(super) length: u64,
@@ -246,7 +261,7 @@ fn set_aside(file: &Path, line: usize, what: String, keep: u64) -> Result<Repair
     }
     let (tape, bytes) = cut?;
     tape.sync_all().map_err(TapeError::io("sync", file))?;
-    Ok(Repair { file: file.into(), line, what, bytes, set_aside })
+    Ok(Repair::new(file, line, what, bytes, set_aside))
 }
 
 fn free_name(file: &Path) -> Result<(PathBuf, File), TapeError> {
@@ -435,7 +450,7 @@ mod tests {
             let text = format!("\",\"time\":7,\"seq\":9{}", "x".repeat(long));
             let kind = "a\",\"time\":9".to_owned();
             let data = serde_json::value::to_raw_value(&text).unwrap();
-            let entry = Entry { kind, data, ..crate::tape::tests::support::entry(1) };
+            let entry = TapeEntry { kind, data, ..crate::tape::tests::support::entry(1) };
             let time = entry.time;
             let line = super::super::line::encode_lines(&mut chain, &[entry]).unwrap();
             for more in ["", "torn", "torn\n"] {

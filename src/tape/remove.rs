@@ -20,6 +20,7 @@ use crate::words::ids::{Seq, SessionId};
 
 /// The outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Deleted {
     /// The session is gone, with its large outputs.
     Gone,

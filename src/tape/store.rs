@@ -3,7 +3,7 @@
 //! **Opening for writing** makes the store an *owner*: it may claim sessions, which is the right to write them. It also finishes
 //! what dead owners left: commit logs, and deletions that were cut off. What could not be finished is listed in
 //! [`StoreReport::undone`]. What another store is just finishing, or has claimed, is waited for (10 s at a time) and then left to
-//! it. A store that was opened with [`Access::Read`] changes nothing and keeps no lock.
+//! it. A store that was opened with [`TapeAccess::Read`] changes nothing and keeps no lock.
 //!
 //! **[`Store::close`]** waits for its I/O thread, at most for its limit. When it returns without an error, every accepted append
 //! is written or has failed, each was reported, and every session is released, with two exceptions: a session that is being
@@ -51,7 +51,7 @@ use crate::words::ids::SessionId;
 
 #[cfg(feature = "sqlite")]
 pub(super) use erase::notes as notes_of_erased;
-pub use options::{Access, Durability, SessionSummary, StoreOptions, StoreReport};
+pub use options::{Durability, SessionSummary, StoreOptions, StoreReport, TapeAccess};
 #[cfg(feature = "sqlite")]
 pub(super) use primitives::position;
 pub use sound::SoundEnd;
@@ -69,24 +69,14 @@ use upkeep::{become_owner, check_version};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tamtam::tape::{Appended, Entry, Store, StoreOptions, TapeStoreExt};
+/// use tamtam::tape::{Appended, TapeEntry, Store, StoreOptions, TapeStoreExt};
 /// use tamtam::{Millis, Seq, SessionId};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let store = Store::open(folder.path(), StoreOptions::default())?;
 /// let id: SessionId = "ticket-4711".parse()?;
 /// let mut tape = store.create(&id, Arc::new(|_later| {}))?;
-/// let entry = Entry {
-///     seq: Seq(1),
-///     time: Millis::now(),
-///     cause: None,
-///     turn: None,
-///     step: None,
-///     ticket: None,
-///     input: None,
-///     kind: "note".into(),
-///     data: serde_json::value::to_raw_value("hello")?,
-/// };
+/// let entry = TapeEntry::new(Seq(1), Millis::now(), "note", serde_json::value::to_raw_value("hello")?);
 /// if let Appended::Now(written) = tape.append(&[entry]) {
 ///     assert_eq!(written?, Seq(1));
 /// }
@@ -129,17 +119,17 @@ impl Store {
         };
         let mut report = StoreReport::default();
         let owner = match options.access {
-            Access::Read => {
+            TapeAccess::Read => {
                 std::fs::read_dir(&layout.root).map_err(TapeError::io("open", &layout.root))?;
                 check_version(&layout, false)?;
                 None
             }
-            Access::Write => Some(become_owner(&*disk, &layout, &options, &mut report)?),
+            TapeAccess::Write => Some(become_owner(&*disk, &layout, &options, &mut report)?),
         };
         let writer = Arc::new(Writer::new(layout, options, disk, owner));
         let queue = Arc::new(Queue::new(Arc::clone(&writer)));
         let mut store = Store { inner: Arc::new(Inner { writer, queue, report }) };
-        if store.access() == Access::Write {
+        if store.access() == TapeAccess::Write {
             let undone = finish(&store);
             if let Some(inner) = Arc::get_mut(&mut store.inner) {
                 inner.report.undone.extend(undone);
@@ -166,7 +156,7 @@ impl Store {
 
     /// Whether it may write.
     #[must_use]
-    pub fn access(&self) -> Access {
+    pub fn access(&self) -> TapeAccess {
         self.inner.writer.options.access
     }
 
@@ -244,7 +234,7 @@ impl Store {
 
 impl Inner {
     pub(super) fn must_write(&self) -> Result<(), TapeError> {
-        if self.writer.options.access == Access::Read {
+        if self.writer.options.access == TapeAccess::Read {
             return Err(TapeError::ReadingOnly);
         }
         if self.queue.stopped.load(Ordering::SeqCst) { Err(TapeError::Closed) } else { Ok(()) }

@@ -22,6 +22,7 @@ use crate::words::ids::SessionId;
 
 /// One flaw of a tape.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The session.
     pub session: SessionId,
@@ -37,6 +38,7 @@ pub struct Finding {
 
 /// The kind of flaw of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Flaw {
     /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; next to a live writer it may
     /// be an append that is being written.

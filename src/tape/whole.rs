@@ -17,7 +17,7 @@
 //! nothing else here may change a tape. Everything here may block.
 
 use super::{
-    Anchor, Damage, Entry, FORK_DEPTH_MAX, Forked, LoadedTape, Mark, Notify, ReadTo, TapeError, TapeStore,
+    Anchor, Damage, FORK_DEPTH_MAX, Forked, LoadedTape, Mark, Notify, ReadTo, TapeEntry, TapeError, TapeStore,
     lineage::FORKS_OF_FORKS_MAX,
 };
 use crate::words::ids::{Seq, SessionId};
@@ -91,9 +91,9 @@ pub(super) fn range<S: TapeStore + ?Sized>(
     session: &SessionId,
     from: Seq,
     through: Seq,
-) -> Result<Vec<Entry>, TapeError> {
+) -> Result<Vec<TapeEntry>, TapeError> {
     let (mut session, mut through) = (session.clone(), through);
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<TapeEntry> = Vec::new();
     for _ in 0..=FORKS_OF_FORKS_MAX {
         let mut own = store.range(&session, from, through)?;
         let is_all = own.first().is_some_and(|first| first.seq == from);
@@ -182,7 +182,7 @@ pub(super) fn between_anchors<S: TapeStore + ?Sized>(
     session: &SessionId,
     from: &str,
     to: &str,
-) -> Result<Vec<Entry>, TapeError> {
+) -> Result<Vec<TapeEntry>, TapeError> {
     let anchors = anchors(store, session)?;
     let position = |name: &str| {
         let is_named = |anchor: &Anchor| anchor.name == name || format!("{:03}_{}", anchor.number, anchor.name) == name;

@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::version;
-use crate::{permission::Rule, words::ids::SessionId, words::is_default, words::message::FilePart};
+use crate::{
+    permission::Rule, words::ids::SessionId, words::is_default, words::message::FilePart, words::usage::MicroUsd,
+};
 
 /// A task, as sent. [`Session::delegate`](crate::Session::delegate) fills in what the sender leaves empty: the ids, the sender
 /// and the recipient.
@@ -106,7 +108,8 @@ pub struct TaskConstraints {
     pub tokens: Option<u64>,
     /// Money, in millionths of a dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_micro_usd: Option<u64>,
+    #[cfg_attr(feature = "tools", schemars(with = "Option<u64>"))]
+    pub cost_micro_usd: Option<MicroUsd>,
 }
 
 /// Something that the child should know, by its name.

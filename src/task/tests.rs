@@ -129,8 +129,8 @@ prop_compose! {
         (made.context_refs, made.attachments, made.capabilities) = (context_refs, attachments, capabilities);
         made.auth_scope = scope.into_iter().map(|(a, b)| Rule::new(a, b, Action::Deny)).collect();
         (made.idempotency_key, made.deadline_ms) = (key, deadline);
-        let [time_budget_ms, tokens, cost_micro_usd] = limits;
-        made.input.constraints = TaskConstraints { time_budget_ms, tokens, cost_micro_usd };
+        let [time_budget_ms, tokens, cost] = limits;
+        made.input.constraints = TaskConstraints { time_budget_ms, tokens, cost_micro_usd: cost.map(MicroUsd) };
         made
     }
 }

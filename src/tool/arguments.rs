@@ -1,7 +1,7 @@
 //! Reads the arguments of a call into a tool's own type, and makes the schema that models are shown of the type.
 //!
 //! Some models write numbers and flags as strings. If a field wants a number or a flag and the string holds one, the string is
-//! taken as that value, and a [`Repair`] reports it. A whole number with a point (`10.0`) is taken as that number, without a
+//! taken as that value, and an [`ArgumentRepair`] reports it. A whole number with a point (`10.0`) is taken as that number, without a
 //! report. Neither is done inside of a list or an enum. Every other value of a wrong type is an error that names the field, the
 //! expected type and the given value.
 //!
@@ -24,6 +24,7 @@ use serde_json::Value;
 /// The error for arguments that a tool cannot take. It names the field and the expected type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad arguments: {field}{message}")]
+#[non_exhaustive]
 pub struct BadArguments {
     /// The field, followed by a colon and a space; empty if the arguments as a whole are wrong.
     pub field: String,
@@ -33,13 +34,13 @@ pub struct BadArguments {
 
 /// An argument that had another type than its field, and was still accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Repair {
+pub(crate) struct ArgumentRepair {
     /// The name of the argument, as the model wrote it; of a nested one the innermost name.
-    pub field: String,
+    pub(crate) field: String,
     /// The text that the model gave, cut to 100 characters.
-    pub given: String,
+    pub(crate) given: String,
     /// The type that the text was read as: `number`, `flag`.
-    pub taken_as: &'static str,
+    pub(crate) taken_as: &'static str,
 }
 
 /// Longest text of a repaired argument that is reported, in characters.
@@ -47,22 +48,24 @@ const GIVEN_CHARS_MAX: usize = 100;
 
 /// Reads a tool's arguments into its own type, with an error that names the field.
 ///
-/// A string that holds a number or a flag is accepted as one if the field wants one: [`parse_arguments_with_repairs`] reports it.
-pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
-    parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
-}
-
-/// Reads a tool's arguments like [`parse_arguments`], and reports what had to be repaired.
+/// A string that holds a number or a flag is accepted as one if the field wants one.
 ///
 /// ```
 /// use serde_json::json;
 /// #[derive(serde::Deserialize)]
 /// struct Arguments { limit: u32 }
-/// let (arguments, repairs) = tamtam::tool::parse_arguments_with_repairs::<Arguments>(json!({"limit": "42"}))?;
-/// assert_eq!((arguments.limit, repairs[0].field.as_str()), (42, "limit"));
+/// let arguments: Arguments = tamtam::tool::parse_arguments(json!({"limit": "42"}))?;
+/// assert_eq!(arguments.limit, 42);
 /// # Ok::<(), tamtam::tool::BadArguments>(())
 /// ```
-pub fn parse_arguments_with_repairs<T: DeserializeOwned>(arguments: Value) -> Result<(T, Vec<Repair>), BadArguments> {
+pub fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadArguments> {
+    parse_arguments_with_repairs(arguments).map(|(arguments, _)| arguments)
+}
+
+/// Reads a tool's arguments like [`parse_arguments`], and reports what had to be repaired.
+pub(crate) fn parse_arguments_with_repairs<T: DeserializeOwned>(
+    arguments: Value,
+) -> Result<(T, Vec<ArgumentRepair>), BadArguments> {
     let repairs = RefCell::default();
     let lenient = Lenient { value: arguments, field: String::new(), repairs: &repairs };
     let parsed = serde_path_to_error::deserialize(lenient).map_err(|error| {
@@ -97,7 +100,7 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
 struct Lenient<'r> {
     value: Value,
     field: String,
-    repairs: &'r RefCell<Vec<Repair>>,
+    repairs: &'r RefCell<Vec<ArgumentRepair>>,
 }
 
 type Error = serde_json::Error;
@@ -105,7 +108,7 @@ type Error = serde_json::Error;
 impl Lenient<'_> {
     fn repaired(&self, given: &str, taken_as: &'static str) {
         let given = given.chars().take(GIVEN_CHARS_MAX).collect();
-        self.repairs.borrow_mut().push(Repair { field: self.field.clone(), given, taken_as });
+        self.repairs.borrow_mut().push(ArgumentRepair { field: self.field.clone(), given, taken_as });
     }
 
     fn number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -205,7 +208,7 @@ impl<'de> Deserializer<'de> for Lenient<'_> {
     }
 }
 
-impl fmt::Display for Repair {
+impl fmt::Display for ArgumentRepair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} was given as the text {:?} and taken as a {}", self.field, self.given, self.taken_as)
     }

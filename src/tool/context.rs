@@ -59,7 +59,7 @@ pub struct ToolContext {
     /// The judge of paths that the call did not name and comes across while it runs.
     pub may: May,
     /// Resolves when the call must stop.
-    pub cancel: CancellationToken,
+    pub(crate) cancel: CancellationToken,
     /// Reports of the call's progress.
     pub progress: Progress,
     /// The log of the files that the call changes. A change is reported here before the call answers.
@@ -130,6 +130,11 @@ impl ToolContext {
     /// Resolves when the call must stop: an abort, a steering message that aborts, a limit, a shutdown.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
+    }
+
+    /// Stops the call, for a host that made the context itself ([`ToolContext::detached`]).
+    pub fn cancel(&self) {
+        self.cancel.cancel();
     }
 
     /// Whether the call must stop. For loops that do not await.
@@ -267,7 +272,7 @@ impl May {
 
     /// Whether every path is allowed, so that no access needs to be asked about.
     #[must_use]
-    pub fn is_anything(&self) -> bool {
+    pub(crate) fn is_anything(&self) -> bool {
         self.0.is_none()
     }
 }

@@ -23,6 +23,7 @@ use crate::{
 
 /// The facts that the core must know about a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CallFacts {
     /// The tool's own name; the name that the model wrote if no tool has it.
     pub tool: String,

@@ -22,7 +22,7 @@ pub(crate) use locks::{FileLock, FileLocks};
 pub(crate) use notes::Note;
 pub(crate) use vault::{Vault, Vaults};
 
-pub use vault::Limits as KeepLimits;
+pub use vault::KeepLimits;
 
 use std::path::PathBuf;
 

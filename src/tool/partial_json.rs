@@ -16,6 +16,7 @@ pub const PARTIAL_JSON_BYTES_MAX: usize = 1024 * 1024;
 
 /// The arguments as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Parsed {
     /// The text so far is a whole JSON value, or empty. Anything but an object counts as an empty object.
     Complete(Map<String, Value>),

@@ -36,6 +36,7 @@ pub struct Todo {
 /// How far an item of a to-do list is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum TodoStatus {
     /// Not begun.
     Pending,
@@ -50,6 +51,7 @@ pub enum TodoStatus {
 /// How much an item of a to-do list matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum TodoPriority {
     /// Before all others.
     High,

@@ -285,7 +285,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::tool::{BoxFuture, ToolContext, ToolResult};
+    use crate::{
+        model::BoxFuture,
+        tool::{ToolContext, ToolResult},
+    };
 
     struct Counts(String, Arc<AtomicUsize>);
 

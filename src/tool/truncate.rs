@@ -23,10 +23,8 @@ pub(crate) use bound::bounded;
 pub(crate) use spill::NO_FOLDER;
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) use spill::private_folder;
-pub use spill::{
-    RETENTION, Retention, SPILL_BYTES_MAX, SPILL_KEEP, Spill, SpillEntry, SpillFile, expired, list_spills, spill_text,
-    tidy_spills,
-};
+pub(crate) use spill::{RETENTION, Retention, SpillEntry, list_spills, spill_text, tidy_spills};
+pub use spill::{SPILL_BYTES_MAX, Spill, SpillFile};
 
 /// How many lines of one output a model is given by default.
 pub const LINES_MAX: usize = 2_000;
@@ -39,7 +37,8 @@ pub const LINE_MARKER: &str = "... [truncated]";
 
 /// How much of an output is kept. The limit that is reached first cuts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+#[non_exhaustive]
+pub struct CutLimits {
     /// The most lines that are kept.
     pub max_lines: usize,
     /// The most bytes that are kept, the line feeds between the lines included.
@@ -48,35 +47,36 @@ pub struct Limits {
     pub max_chars: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits::new(LINES_MAX, BYTES_MAX)
+impl Default for CutLimits {
+    fn default() -> CutLimits {
+        CutLimits::new(LINES_MAX, BYTES_MAX)
     }
 }
 
-impl Limits {
+impl CutLimits {
     /// Limits by lines and bytes.
     #[must_use]
-    pub const fn new(max_lines: usize, max_bytes: usize) -> Limits {
-        Limits { max_lines, max_bytes, max_chars: usize::MAX }
+    pub const fn new(max_lines: usize, max_bytes: usize) -> CutLimits {
+        CutLimits { max_lines, max_bytes, max_chars: usize::MAX }
     }
 
     /// A limit by bytes alone.
     #[must_use]
-    pub const fn bytes(max_bytes: usize) -> Limits {
-        Limits::new(usize::MAX, max_bytes)
+    pub const fn bytes(max_bytes: usize) -> CutLimits {
+        CutLimits::new(usize::MAX, max_bytes)
     }
 
-    /// The preset `gmain`: 30,000 characters, however many lines.
+    /// A limit by characters alone, however many lines and bytes these are.
     #[must_use]
-    pub const fn gmain() -> Limits {
-        Limits { max_lines: usize::MAX, max_bytes: usize::MAX, max_chars: 30_000 }
+    pub const fn chars(max_chars: usize) -> CutLimits {
+        CutLimits { max_lines: usize::MAX, max_bytes: usize::MAX, max_chars }
     }
 }
 
 /// Which limit cut the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum TruncatedBy {
     /// The number of lines.
     Lines,
@@ -90,6 +90,7 @@ pub enum TruncatedBy {
 
 /// A text after cutting, with the record of the cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Truncation {
     /// The text that is left.
     pub content: String,
@@ -121,7 +122,7 @@ impl Truncation {
     ///
     /// If less is left than there was and no limit has cut the text, it counts as cut by its bytes.
     #[must_use]
-    pub fn with_totals(mut self, total_lines: usize, total_bytes: usize) -> Truncation {
+    pub(crate) fn with_totals(mut self, total_lines: usize, total_bytes: usize) -> Truncation {
         (self.total_lines, self.total_bytes) = (total_lines, total_bytes);
         if self.output_bytes < total_bytes && !self.truncated {
             self.truncated = true;
@@ -130,7 +131,7 @@ impl Truncation {
         self
     }
 
-    fn of(text: &str, content: String, by: Option<TruncatedBy>, limits: Limits) -> Truncation {
+    fn of(text: &str, content: String, by: Option<TruncatedBy>, limits: CutLimits) -> Truncation {
         Truncation {
             truncated: by.is_some(),
             truncated_by: by,
@@ -146,14 +147,14 @@ impl Truncation {
         }
     }
 
-    fn whole(text: &str, limits: Limits) -> Truncation {
+    fn whole(text: &str, limits: CutLimits) -> Truncation {
         Truncation::of(text, text.to_owned(), None, limits)
     }
 }
 
 /// How many lines a text has. Only LF ends one; a final LF does not start another.
 #[must_use]
-pub fn count_lines(text: &str) -> usize {
+pub(crate) fn count_lines(text: &str) -> usize {
     let ended = memchr::memchr_iter(b'\n', text.as_bytes()).count();
     ended + usize::from(!text.is_empty() && !text.ends_with('\n'))
 }
@@ -175,7 +176,7 @@ pub fn format_bytes(bytes: usize) -> String {
 ///
 /// If the first line alone is over the limit, nothing is left and `first_line_exceeds_limit` is true.
 #[must_use]
-pub fn head(text: &str, limits: Limits) -> Truncation {
+pub fn head(text: &str, limits: CutLimits) -> Truncation {
     // The latest place where the text may end, by each limit. The line feed after the last kept line is not kept.
     let by_lines = end_of_line(text, limits.max_lines);
     let by_bytes = text.len().min(limits.max_bytes);
@@ -207,7 +208,7 @@ pub fn head(text: &str, limits: Limits) -> Truncation {
 
 /// Keeps the end. The line at the boundary is kept in part, from a whole character on.
 #[must_use]
-pub fn tail(text: &str, limits: Limits) -> Truncation {
+pub fn tail(text: &str, limits: CutLimits) -> Truncation {
     // The earliest place where the text may start, by each limit.
     let by_lines = start_of_last_lines(text, limits.max_lines);
     let by_bytes = text.ceil_char_boundary(text.len().saturating_sub(limits.max_bytes));
@@ -239,7 +240,7 @@ pub fn tail(text: &str, limits: Limits) -> Truncation {
 /// The marker comes on top of the limit.
 #[must_use]
 pub fn line(text: &str, max_chars: usize) -> Truncation {
-    let limits = Limits { max_lines: usize::MAX, max_bytes: usize::MAX, max_chars };
+    let limits = CutLimits { max_lines: usize::MAX, max_bytes: usize::MAX, max_chars };
     match text.char_indices().nth(max_chars) {
         None => Truncation::whole(text, limits),
         Some((at, _)) => {
@@ -253,6 +254,7 @@ pub fn line(text: &str, max_chars: usize) -> Truncation {
 
 /// How much of both ends is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BothEnds {
     /// Lines from the beginning.
     pub head_lines: usize,
@@ -260,6 +262,17 @@ pub struct BothEnds {
     pub tail_lines: usize,
     /// The most bytes of the whole result, the marker included.
     pub max_bytes: usize,
+}
+
+impl BothEnds {
+    crate::words::setters::setters! {
+        /// Sets the [lines from the beginning](#structfield.head_lines).
+        head_lines: usize;
+        /// Sets the [lines from the end](#structfield.tail_lines).
+        tail_lines: usize;
+        /// Limits the [bytes](#structfield.max_bytes) of the result.
+        max_bytes: usize;
+    }
 }
 
 impl Default for BothEnds {
@@ -275,7 +288,7 @@ impl Default for BothEnds {
 #[must_use]
 pub fn head_tail(text: &str, ends: BothEnds) -> Truncation {
     let max_lines = ends.head_lines.saturating_add(ends.tail_lines);
-    let limits = Limits::new(max_lines, ends.max_bytes);
+    let limits = CutLimits::new(max_lines, ends.max_bytes);
     let by_lines = count_lines(text) > max_lines;
     let mut content = text.to_owned();
     if by_lines {

@@ -31,7 +31,7 @@ use crate::{
     model::BoxFuture,
     tool::{
         Access, CALL_LIMIT, Effect, Tool, ToolContext, ToolResult, arguments::schema_of, blocking, parse_arguments,
-        truncate::Limits,
+        truncate::CutLimits,
     },
     words::message::ErrorReason,
 };
@@ -229,7 +229,7 @@ pub struct TypedTool<A> {
     effect: Effect,
     parallel: bool,
     limit: Duration,
-    output: Limits,
+    output: CutLimits,
     access: Option<Box<AccessOf<A>>>,
     permissions: Option<Vec<String>>,
     pollable: bool,
@@ -253,7 +253,7 @@ impl<A: DeserializeOwned + JsonSchema + 'static> TypedTool<A> {
             effect: Effect::default(),
             parallel: false,
             limit: CALL_LIMIT,
-            output: Limits::default(),
+            output: CutLimits::default(),
             access: None,
             permissions: None,
             pollable: false,
@@ -290,7 +290,7 @@ impl<A> TypedTool<A> {
 
     /// How much of a result a model is given: see [`Tool::output`].
     #[must_use]
-    pub fn output(mut self, limits: Limits) -> TypedTool<A> {
+    pub fn output(mut self, limits: CutLimits) -> TypedTool<A> {
         self.output = limits;
         self
     }
@@ -354,7 +354,7 @@ impl<A: DeserializeOwned + JsonSchema + 'static> Tool for TypedTool<A> {
         self.limit
     }
 
-    fn output(&self) -> Limits {
+    fn output(&self) -> CutLimits {
         self.output
     }
 

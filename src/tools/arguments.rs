@@ -8,10 +8,10 @@
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::tool::{Repair, ToolResult, parse_arguments_with_repairs};
+use crate::tool::{ArgumentRepair, ToolResult, parse_arguments_with_repairs};
 
 /// Reads a tool's arguments into its own type, and reports what had to be repaired. The error is the result for the model.
-pub(super) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<(T, Vec<Repair>), ToolResult> {
+pub(super) fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<(T, Vec<ArgumentRepair>), ToolResult> {
     // Serde would take a list as the fields in their order, but the call was judged by the names of fields.
     if arguments.is_array() {
         return Err(ToolResult::error("bad arguments: invalid type: sequence, expected an object"));

@@ -2,7 +2,7 @@
 //!
 //! The command runs in the workspace, or a folder in it, with nothing on its standard input. The model gets the end of the output
 //! and a line on how the command ended. By default both streams are one, in the order of the writes. The details have the ending,
-//! the sizes and the files as fields, for people and programs. An output beyond [`Limits`] also goes to a spill file (a file
+//! the sizes and the files as fields, for people and programs. An output beyond [`CutLimits`] also goes to a spill file (a file
 //! with the whole output), and the text says where it is, or why there is none.
 //!
 //! A non-zero exit, a signal and a timeout are results, not errors: the model can act on them. Errors are bad arguments, a
@@ -42,14 +42,14 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    process::{Event, Folder, Process, Spec, Tag, scrub},
+    model::BoxFuture,
+    process::{Folder, Process, ProcessEvent, Spec, Tag, scrub},
     tool::{
-        Access, BoxFuture, Changes, Files, Question, QuestionAnswer, Tool, ToolContext, ToolResult,
-        truncate::Limits,
+        Access, Changes, Files, Question, QuestionAnswer, Tool, ToolContext, ToolResult,
+        truncate::CutLimits,
         workspace::{Workspace, WorkspaceError},
     },
-    words::message::ErrorReason,
-    words::sandbox::SandboxTerms,
+    words::{message::ErrorReason, sandbox::SandboxTerms},
 };
 
 use arguments::Arguments;
@@ -341,14 +341,14 @@ impl Bash {
                 _ = progress.tick() => capture.show(&context.progress),
                 event = process.next() => match event {
                     // Keeping the output may wait for a disk; a timeout and an abort do not wait for that.
-                    Event::Output(stream, bytes) => tokio::select! {
+                    ProcessEvent::Output(stream, bytes) => tokio::select! {
                         biased;
                         () = capture.take(stream, &bytes) => {}
                         ending = &mut stop => break ending,
                     },
-                    Event::Ended(status) => break Ending::of(status),
+                    ProcessEvent::Ended(status) => break Ending::of(status),
                     // Comes only after the end.
-                    Event::Closed => {}
+                    ProcessEvent::Closed => {}
                 },
             }
         };
@@ -404,7 +404,7 @@ impl Tool for Bash {
         Duration::from_secs((seconds + 10) * runs)
     }
 
-    fn output(&self) -> Limits {
+    fn output(&self) -> CutLimits {
         self.options.limits
     }
 

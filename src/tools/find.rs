@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::{
     tool::{
         ToolResult,
-        truncate::{BYTES_MAX, Limits, format_bytes, head},
+        truncate::{BYTES_MAX, CutLimits, format_bytes, head},
         workspace::{FileKind, WorkspaceError},
     },
     tools::{
@@ -138,7 +138,7 @@ fn answer(
     missed: Missed,
     pattern: &str,
 ) -> ToolResult {
-    let cut = head(&files.join("\n"), Limits::bytes(BYTES_MAX));
+    let cut = head(&files.join("\n"), CutLimits::bytes(BYTES_MAX));
     files.truncate(cut.output_lines);
     let (shown, truncated) = (files.len(), files.len() < total);
     let mut parts = vec![cut.content];

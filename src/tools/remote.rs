@@ -110,7 +110,7 @@ impl Tool for Moved {
         self.tool.limit(arguments)
     }
 
-    fn output(&self) -> crate::tool::truncate::Limits {
+    fn output(&self) -> crate::tool::truncate::CutLimits {
         self.tool.output()
     }
 

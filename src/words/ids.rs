@@ -85,6 +85,7 @@ impl fmt::Display for SessionId {
 #[error(
     "bad session id {given:?}: use 1 to {SESSION_ID_BYTES_MAX} of A-Z a-z 0-9 . _ - and start with a letter or digit"
 )]
+#[non_exhaustive]
 pub struct BadSessionId {
     /// What was given.
     pub given: String,
@@ -119,16 +120,17 @@ impl From<SessionId> for String {
 }
 
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $vis:vis $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Arc<str>);
+        $vis struct $name(Arc<str>);
 
         impl $name {
             /// The id as text.
             #[must_use]
-            pub fn as_str(&self) -> &str {
+            #[allow(dead_code, reason = "not every id is read as a text")]
+            $vis fn as_str(&self) -> &str {
                 &self.0
             }
         }
@@ -156,25 +158,25 @@ macro_rules! text_id {
 text_id! {
     /// The id of a message. The sender may choose it: 1 to 256 bytes. The same id sent again is the same message, and gets the same
     /// receipt; a session remembers the newest 4,096 ids. A [reserved](MessageId::is_reserved) id is refused.
-    MessageId
+    pub MessageId
 }
 
 text_id! {
     /// The id of a command. A command that comes again under its id is not done again: its sender gets the first result. A
     /// session remembers the ids of its newest 64 commands.
-    CommandId
+    pub(crate) CommandId
 }
 
 text_id! {
     /// The id that a model gave to one of its tool calls; unique within one answer only.
-    CallId
+    pub CallId
 }
 
 impl CommandId {
     /// A new id that no other command has.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "two calls never give the same value, so there is no default")]
-    pub fn new() -> CommandId {
+    pub(crate) fn new() -> CommandId {
         CommandId(new_uuid().to_string().into())
     }
 }

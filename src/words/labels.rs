@@ -28,9 +28,9 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// ```
 /// use tamtam::session::{BadLabel, Labels};
 ///
-/// let labels = Labels::of([("tenant", "acme"), ("user", "ann")])?;
+/// let labels = Labels::new([("tenant", "acme"), ("user", "ann")])?;
 /// assert_eq!(labels.get("user"), Some("ann"));
-/// assert_eq!(Labels::of([("Tenant", "acme")]), Err(BadLabel::Key { key: "Tenant".into() }));
+/// assert_eq!(Labels::new([("Tenant", "acme")]), Err(BadLabel::Key { key: "Tenant".into() }));
 /// # Ok::<(), BadLabel>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -80,7 +80,7 @@ impl Labels {
     ///
     /// # Errors
     /// See [`BadLabel`]: the first label that is refused, and why.
-    pub fn of<K: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Labels, BadLabel> {
+    pub fn new<K: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Labels, BadLabel> {
         let mut labels = Labels::default();
         for (key, value) in pairs {
             let key = key.into();
@@ -171,11 +171,11 @@ mod tests {
     use super::*;
 
     fn said(key: &str, value: &str) -> Option<String> {
-        Labels::of([(key, value)]).err().map(|error| error.to_string())
+        Labels::new([(key, value)]).err().map(|error| error.to_string())
     }
 
     fn numbered(count: usize) -> Result<Labels, BadLabel> {
-        Labels::of((0..count).map(|n| (format!("k{n:02}"), "")))
+        Labels::new((0..count).map(|n| (format!("k{n:02}"), "")))
     }
 
     #[test]
@@ -201,21 +201,21 @@ mod tests {
         assert_eq!(labels.set("k16", "x"), Err(BadLabel::TooMany { key: "k16".into() }));
         labels.set("k15", "x").unwrap();
         assert_eq!((labels.get("k15"), labels.iter().count()), (Some("x"), 16));
-        assert_eq!(Labels::of([("k", "1"), ("k", "1")]), Err(BadLabel::Twice { key: "k".into() }));
+        assert_eq!(Labels::new([("k", "1"), ("k", "1")]), Err(BadLabel::Twice { key: "k".into() }));
     }
 
     #[test]
     fn labels_over_others_keep_their_values() {
-        let own = Labels::of([("user", "robot")]).unwrap();
-        let both = own.clone().or(&Labels::of([("tenant", "acme"), ("user", "ann")]).unwrap()).unwrap();
-        assert_eq!(both, Labels::of([("tenant", "acme"), ("user", "robot")]).unwrap());
+        let own = Labels::new([("user", "robot")]).unwrap();
+        let both = own.clone().or(&Labels::new([("tenant", "acme"), ("user", "ann")]).unwrap()).unwrap();
+        assert_eq!(both, Labels::new([("tenant", "acme"), ("user", "robot")]).unwrap());
         assert!(both.have(&own) && both.have(&Labels::default()) && !own.have(&both));
         assert_eq!(own.or(&numbered(16).unwrap()), Err(BadLabel::TooMany { key: "k15".into() }));
     }
 
     #[test]
     fn what_is_beyond_the_bounds_in_json_is_left_out() {
-        let labels = Labels::of([("tenant", "acme")]).unwrap();
+        let labels = Labels::new([("tenant", "acme")]).unwrap();
         assert_eq!(serde_json::to_string(&labels).unwrap(), r#"{"tenant":"acme"}"#);
         let read = serde_json::from_str::<Labels>(r#"{"tenant":"acme","Bad":"x","line":"a\nb"}"#).unwrap();
         assert_eq!(read, labels);

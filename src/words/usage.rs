@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Usage {
     /// Tokens read that came from no cache.
     pub input: u64,
@@ -56,6 +57,21 @@ impl Usage {
             cache_read: f(self.cache_read, other.cache_read),
             cache_write: f(self.cache_write, other.cache_write),
         }
+    }
+
+    /// Tokens read that came from no cache, and tokens written.
+    #[must_use]
+    pub const fn new(input: u64, output: u64) -> Usage {
+        Usage { input, output, reasoning: 0, cache_read: 0, cache_write: 0 }
+    }
+
+    crate::words::setters::setters! {
+        /// Sets the tokens [written as reasoning](#structfield.reasoning).
+        reasoning: u64;
+        /// Sets the tokens [read from the provider's cache](#structfield.cache_read).
+        cache_read: u64;
+        /// Sets the tokens [written to the provider's cache](#structfield.cache_write).
+        cache_write: u64;
     }
 }
 

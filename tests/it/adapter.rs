@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde_json::json;
 use tamtam::{
-    EventKind, Outcome, Runtime, SessionId, SessionOptions,
+    Answer, EventKind, Outcome, Runtime, SessionId, SessionOptions,
     model::{Reply, Scripted, transcript},
     permission::{Action, Rule},
     runtime::Agent,
-    session::{Answer, Next},
+    session::Next,
     tools,
 };
 

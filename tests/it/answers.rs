@@ -11,11 +11,11 @@ use std::{
 
 use serde_json::json;
 use tamtam::{
-    EventKind, Outcome, Part, Runtime, SendError, Session, SessionOptions,
+    EventKind, EventStream, Message, Outcome, Part, Runtime, SendError, Session, SessionOptions,
     hook::{Hook, HookCall, HookContext, Input},
     model::{AnswerPart, BoxFuture, Reply, Scripted, Usage},
     permission::Profile,
-    session::{EventStream, Message, Next, Refusal},
+    session::{Next, Refusal},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 
@@ -119,7 +119,7 @@ async fn what_a_hook_takes_out_of_an_answer_reaches_nobody() {
 async fn an_answer_at_which_a_hook_fails_is_withheld() {
     for guards in [true, false] {
         let folder = taped::folder();
-        let used = Usage { input: 7, output: 5, ..Usage::default() };
+        let used = Usage::new(7, 5);
         let replies = ["crash", "hang"].map(|what| Reply::text(format!("{what} {CANARY}")).with_usage(used));
         let model = Arc::new(Scripted::new(replies.into_iter().chain([Reply::text("fine")])));
         let (runtime, session, events) = start(folder.path(), &model, Redact { guards }).await;

@@ -7,10 +7,10 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, EventKind, Message, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
+    Delivery, EventKind, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
+    model::{AnswerPart, BoxFuture, Deltas, Item, Model, ModelAnswer, ModelError, Request},
     permission::Profile,
-    session::{BranchError, BranchEvent, Entry, Finish, ModelRef, NoPoint, Point, Record, Refusal, State},
+    session::{BranchError, BranchEvent, Entry, Finish, NoPoint, Point, Record, Refusal, State},
 };
 
 use crate::support::taped;
@@ -46,7 +46,11 @@ impl Model for Echo {
         self.id.as_ref().unwrap()
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         let tools: Vec<_> =
             request.tools.iter().map(|tool| json!([tool.name, tool.description, tool.schema])).collect();
         let sent = json!({
@@ -55,11 +59,11 @@ impl Model for Echo {
         });
         self.sent.lock().unwrap().push(sent);
         let said = request.history.last().map_or_else(String::new, |item| match &**item {
-            Item::User(user) => Message { parts: user.parts.clone(), ..Message::user("") }.text(),
+            Item::User(user) => user.text(),
             _ => String::new(),
         });
         let text = AnswerPart::Text { text: format!("re {said}"), extra: None };
-        Box::pin(async move { Ok(Answer::new(vec![text], Finish::Stop)) })
+        Box::pin(async move { Ok(ModelAnswer::new(vec![text], Finish::Stop)) })
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) async fn seen(session: &Session) -> Vec<String> {
 
 fn said_in(state: &State) -> Vec<String> {
     let lines = state.history.iter().map(|item| match &**item {
-        Item::User(user) => Message { parts: user.parts.clone(), ..Message::user("") }.text(),
+        Item::User(user) => user.text(),
         Item::Assistant(answer) => answer.text(),
         _ => "result".to_owned(),
     });
@@ -216,10 +216,7 @@ async fn a_fork_may_use_what_was_left_and_no_more() {
     let folder = taped::folder();
     let runtime = start(folder.path(), Echo::new()).await;
     let parent = create(&runtime, folder.path()).await;
-    parent
-        .configure(|settings| settings.budget.session = Limits { tokens: Some(6_000), ..Limits::default() })
-        .await
-        .unwrap();
+    parent.configure(|settings| settings.budget.session = Limits::default().tokens(6_000)).await.unwrap();
     say(&parent, &["a"]).await;
     let then = parent.state().await.unwrap();
     let left = then.left().tokens.unwrap();

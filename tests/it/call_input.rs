@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Runtime, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Delta, Deltas, Model, ModelError, Request},
+    model::{AnswerPart, BoxFuture, Delta, Deltas, Model, ModelAnswer, ModelError, Request},
     permission::Profile,
     session::{Finish, Next, Record},
     tool::{PartialJson, Tool, ToolContext, ToolResult},
@@ -42,10 +42,10 @@ impl Model for InPieces {
         &'a self,
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             if request.history.len() > 1 {
-                return Ok(Answer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop));
+                return Ok(ModelAnswer::new(vec![AnswerPart::Text { text: "done".into(), extra: None }], Finish::Stop));
             }
             let (id, name) = ("c1".into(), "take".to_owned());
             deltas.delta(Delta::CallPending { index: 0, id, name: name.clone() });
@@ -55,7 +55,7 @@ impl Model for InPieces {
             self.written.add_permits(1);
             self.go_on.acquire().await.unwrap().forget();
             let call = AnswerPart::Call { id: "c1".into(), name, input: PIECES.concat(), extra: None };
-            Ok(Answer::new(vec![call], Finish::ToolCalls))
+            Ok(ModelAnswer::new(vec![call], Finish::ToolCalls))
         })
     }
 }

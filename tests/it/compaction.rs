@@ -10,10 +10,10 @@ use std::sync::{
 };
 
 use tamtam::{
-    EventKind, Outcome, Runtime, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, ModelLimits, Request, Usage, transcript},
+    EventKind, ModelRef, Outcome, Runtime, SessionOptions,
+    model::{AnswerPart, BoxFuture, Deltas, Model, ModelAnswer, ModelError, ModelLimits, Request, Usage, transcript},
     permission::Profile,
-    session::{ModelRef, Next, SUMMARY_SYSTEM},
+    session::{Next, SUMMARY_SYSTEM},
     supervisor::Node,
 };
 
@@ -56,7 +56,11 @@ impl Model for Counting {
         limits
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         // It counts about a fifth more than the runtime estimates (four characters a token), which the runtime has to learn.
         let characters = transcript(request).len() + request.system.len();
         let tokens = (characters as u64 / 4 + 4 * request.history.len() as u64) * 6 / 5;
@@ -82,8 +86,8 @@ impl Model for Counting {
                 return Err(ModelError::new(tamtam::model::ErrorKind::ContextOverflow, "too large"));
             }
             let mut answer =
-                Answer::new(vec![AnswerPart::Text { text: said, extra: None }], tamtam::session::Finish::Stop);
-            answer.usage = Usage { input: tokens, output: 300, ..Usage::default() };
+                ModelAnswer::new(vec![AnswerPart::Text { text: said, extra: None }], tamtam::session::Finish::Stop);
+            answer.usage = Usage::new(tokens, 300);
             Ok(answer)
         })
     }
@@ -245,7 +249,11 @@ impl Model for Crashing {
         &self.id
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         let sums_up = &*request.system == SUMMARY_SYSTEM;
         Box::pin(async move {
             if sums_up {
@@ -254,7 +262,7 @@ impl Model for Crashing {
                 panic!("the summarizer is broken");
             }
             let said = AnswerPart::Text { text: "fine".to_owned(), extra: None };
-            Ok(Answer::new(vec![said], tamtam::session::Finish::Stop))
+            Ok(ModelAnswer::new(vec![said], tamtam::session::Finish::Stop))
         })
     }
 }
@@ -406,14 +414,18 @@ impl Model for Hanging {
         &self.id
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             if &*request.system == SUMMARY_SYSTEM && self.hangs.load(Ordering::SeqCst) {
                 self.asked.notify_one();
                 std::future::pending::<()>().await;
             }
             let text = AnswerPart::Text { text: "said".to_owned(), extra: None };
-            Ok(Answer::new(vec![text], tamtam::session::Finish::Stop))
+            Ok(ModelAnswer::new(vec![text], tamtam::session::Finish::Stop))
         })
     }
 }

@@ -21,7 +21,7 @@ const SECRET: [&str; 3] = [ASKED, ANSWERED, TITLED];
 const LONG: Duration = Duration::from_secs(60);
 
 fn query(word: &str) -> Query {
-    Query { wait: LONG, ..Query::new(word) }
+    Query::new(word).wait(LONG)
 }
 
 fn listed() -> SessionQuery {

@@ -9,14 +9,14 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 use tamtam::{
-    Message, ModelRef, Outcome, Part, Runtime, SendError, Session, SessionOptions,
+    Delivery, Message, ModelRef, Outcome, Part, Runtime, SendError, Session, SessionOptions,
     hook::{Hook, Redact},
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Reply, Request, Scripted},
+    model::{AnswerPart, BoxFuture, Deltas, Model, ModelAnswer, ModelError, Reply, Request, Scripted},
     ops::replay::Replay,
     permission::Profile,
     runtime::{Agent, AgentSpec, Agents, AgentsConfig, StartError},
-    session::{Delivery, Extra, Finish, Record, Refusal, TextPart, ToolPart, ToolState, VALUE_DEPTH_MAX},
-    tape::{Access, ImportOptions, Spills, Store, StoreOptions, TapeError},
+    session::{Extra, Finish, Record, Refusal, ToolState, VALUE_DEPTH_MAX},
+    tape::{ImportOptions, Spills, Store, StoreOptions, TapeAccess, TapeError},
     tool::{Tool, ToolContext, ToolResult},
 };
 
@@ -99,7 +99,15 @@ impl Hook for DeepHook {
 }
 
 fn of_provider(depth: usize) -> Extra {
-    Extra { provider: "fake".into(), api: "api".into(), value: nested(depth) }
+    Extra::new("fake", "api", nested(depth))
+}
+
+/// A part of text with deep data.
+fn deep_text(depth: usize) -> Part {
+    let mut part = Part::text("x");
+    let Part::Text(text) = &mut part else { panic!("it is text") };
+    text.extra = Some(of_provider(depth));
+    part
 }
 
 /// A model of a host's own, whose answers carry deep data.
@@ -110,9 +118,9 @@ impl Model for DeepModel {
         &self.0
     }
 
-    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         let text = AnswerPart::Text { text: "so".into(), extra: Some(of_provider(self.1)) };
-        Box::pin(async { Ok(Answer::new(vec![text], Finish::Stop)) })
+        Box::pin(async { Ok(ModelAnswer::new(vec![text], Finish::Stop)) })
     }
 }
 
@@ -216,17 +224,14 @@ async fn what_a_host_gives_too_deep_is_refused_in_words() {
         |error: &SendError| matches!(error, SendError::Refused(Refusal::Nested { max: VALUE_DEPTH_MAX, .. }));
 
     let with = |part| Message::user("go").with_part(part);
-    let text = |depth| Part::Text(TextPart { text: "x".into(), extra: Some(of_provider(depth)) });
-    let state = ToolState::Completed {
-        input: "{}".into(),
-        output: "x".into(),
-        title: None,
-        metadata: nested(FAR_TOO_DEEP),
-        time: Default::default(),
-        attachments: vec![],
-    };
-    let tool =
-        Part::Tool(ToolPart { call: "c".into(), tool: "t".into(), state, extra: Some(of_provider(FAR_TOO_DEEP)) });
+    let text = |depth| deep_text(depth);
+    let state = json!({"status": "completed", "input": "{}", "output": "x", "metadata": {}, "time": {"start": 0}});
+    let tool = json!({"type": "tool", "callID": "c", "tool": "t", "state": state});
+    let mut tool: Part = serde_json::from_value(tool).unwrap();
+    let Part::Tool(part) = &mut tool else { panic!("it is a call: {tool:?}") };
+    let ToolState::Completed { metadata, .. } = &mut part.state else { panic!("it is completed") };
+    *metadata = nested(FAR_TOO_DEEP);
+    part.extra = Some(of_provider(FAR_TOO_DEEP));
     let both = with(text(FAR_TOO_DEEP)).with_part(tool);
     let error = session.send(both, Delivery::Queue).await.unwrap_err();
     assert!(is_nested(&error), "{error}");
@@ -313,7 +318,7 @@ async fn what_is_as_deep_as_it_may_be_is_read_from_everything_that_has_it() {
     let mut asked = options(folder.path());
     asked.params.options = json!({"a": ()}).with(nested(VALUE_DEPTH_MAX - 1));
     let session = runtime.create(asked).await.unwrap();
-    let deep = Part::Text(TextPart { text: "x".into(), extra: Some(of_provider(VALUE_DEPTH_MAX)) });
+    let deep = deep_text(VALUE_DEPTH_MAX);
     session.pause().await.unwrap();
     session.send(Message::user("waits").with_part(deep), Delivery::Queue).await.unwrap();
     let mut agent = Agent::new("deep", "Is deep.");
@@ -328,7 +333,7 @@ async fn what_is_as_deep_as_it_may_be_is_read_from_everything_that_has_it() {
     let fork = fork.id().clone();
     assert!(runtime.shutdown().await.is_empty());
 
-    let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let reading = StoreOptions::default().access(TapeAccess::Read);
     let store = Store::open(folder.path().join("store"), reading).unwrap();
     assert_eq!(store.verify_all().unwrap(), []);
     let runtime = builder().start().await.unwrap();
@@ -373,7 +378,7 @@ async fn a_line_that_is_too_deep_is_named_and_ends_no_process() {
     let session = runtime.create(options(folder.path())).await.unwrap();
     turn(&session).await;
     assert!(runtime.shutdown().await.is_empty());
-    let (id, reading) = (session.id().clone(), StoreOptions { access: Access::Read, ..StoreOptions::default() });
+    let (id, reading) = (session.id().clone(), StoreOptions::default().access(TapeAccess::Read));
     let open = || Store::open(&path, reading.clone()).unwrap();
     let mut good = Vec::new();
     open().export(&id, Spills::Left, &mut good).unwrap();

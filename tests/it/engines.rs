@@ -80,6 +80,7 @@ impl Engine {
         match &self.kept {
             Kept::Files(Durability::Process) => "files",
             Kept::Files(Durability::Power) => "files, Power",
+            Kept::Files(other) => panic!("{other:?} has no name here"),
             Kept::Memory(_) => "memory",
             Kept::Own(_) => "an engine of the host's own",
         }
@@ -195,7 +196,7 @@ impl Tool for Large {
 /// it was said.
 fn reply(request: &Request) -> Reply {
     let newest = request.history.last().map(|item| match &**item {
-        Item::User(user) => Message { parts: user.parts.clone(), ..Message::user("") }.text(),
+        Item::User(user) => user.text(),
         _ => String::new(),
     });
     let newest = newest.unwrap_or_default();
@@ -219,7 +220,7 @@ async fn say(session: &Session, text: &str) -> String {
 async fn seen(session: &Session) -> Vec<String> {
     let state = session.state().await.unwrap();
     let line = |item: &Item| match item {
-        Item::User(user) => Message { parts: user.parts.clone(), ..Message::user("") }.text(),
+        Item::User(user) => user.text(),
         Item::Assistant(answer) => answer.text(),
         Item::Result(result) => result.content.to_string(),
         other => format!("{other:?}"),

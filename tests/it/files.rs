@@ -185,7 +185,7 @@ async fn a_fork_puts_back_what_its_parent_changed_before_it() {
         let history: Vec<&Arc<Item>> = request.history.iter().collect();
         let newest = history.iter().rposition(|item| matches!(item.as_ref(), Item::User(_))).unwrap();
         let Item::User(user) = history[newest].as_ref() else { panic!("it is one") };
-        let said = tamtam::Message { parts: user.parts.clone(), ..tamtam::Message::user("") }.text();
+        let said = user.text();
         let done = history[newest..].iter().filter(|item| matches!(item.as_ref(), Item::Result(_))).count();
         let Some(wish) = said.split(", ").nth(done) else { return Reply::text("done") };
         let (how, path) = wish.split_once(' ').unwrap();

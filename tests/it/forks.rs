@@ -18,7 +18,7 @@ fn counting() -> Arc<Scripted> {
 
 fn said(request: &Request) -> Vec<String> {
     let texts = request.history.iter().filter_map(|item| match item.as_ref() {
-        Item::User(user) => Some(tamtam::Message { parts: user.parts.clone(), ..tamtam::Message::user("") }.text()),
+        Item::User(user) => Some(user.text()),
         _ => None,
     });
     texts.collect()
@@ -36,7 +36,7 @@ async fn ask(session: &Session, text: &str) -> String {
 
 /// The newest entry of each turn's end.
 fn turn_ends(folder: &Path, session: &Session) -> Vec<Seq> {
-    let options = tamtam::tape::StoreOptions { access: tamtam::tape::Access::Read, ..Default::default() };
+    let options = tamtam::tape::StoreOptions::default().access(tamtam::tape::TapeAccess::Read);
     let store = tamtam::tape::Store::open(folder.join("store"), options).unwrap();
     let entries = store.read(session.id(), Seq::ZERO).unwrap();
     entries.iter().filter(|entry| entry.kind == "turn_finished").map(|entry| entry.seq).collect()
@@ -131,7 +131,7 @@ async fn a_host_hands_over_to_an_anchor_and_the_session_opens_from_there() {
     let texts = ask(&session, "c").await;
     assert!(texts.contains("We counted to two.") && texts.ends_with("c"), "{texts}");
     assert!(first.shutdown().await.is_empty());
-    let options = tamtam::tape::StoreOptions { access: tamtam::tape::Access::Read, ..Default::default() };
+    let options = tamtam::tape::StoreOptions::default().access(tamtam::tape::TapeAccess::Read);
     let store = tamtam::tape::Store::open(folder.path().join("store"), options).unwrap();
     let anchors = store.anchors(session.id()).unwrap();
     let names: Vec<_> = anchors.iter().map(|anchor| (anchor.number, anchor.name.as_str())).collect();

@@ -5,20 +5,24 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, Message, Millis, Outcome, Seq, SessionId, Steering,
-    model::{Answer, AnswerPart, ErrorKind, Item, MicroUsd, ModelError, PicoUsd, Price, Usage, UserItem},
+    model::{AnswerPart, ErrorKind, MicroUsd, ModelAnswer, ModelError, PicoUsd, Price, Usage},
     permission::{Action, Chain, Rule, Ruleset},
     session::{
-        AgentChoice, AskClosedWhy, BranchRequest, BranchSummary, Breach, CallOpened, CallVerdict, Compacted,
-        CompactionReason, Down, DownReason, Entry, Extent, Finish, ForkMade, Grant, Learned, Limits, Link, Merged,
-        OpenBranch, OpenCompaction, Record, RefusedFile, Replaced, RequestOpened, Reserve, Resource, RestoredFiles,
-        RolledBack, Scope, Settings, Spent, State, TaskOrder, Tie, Undone, Way,
+        AgentChoice, AskClosedWhy, CallVerdict, Down, DownReason, Entry, Finish, Grant, Learned, Limits, Link, Record,
+        Scope, Settings, Spent, State, TaskOrder,
     },
-    tape::{Cause, ImportedFrom},
-    tool::{Access, CallFacts, Effect, FileChange, FileImage, FileState, Question, ToolResult},
+    tape::Cause,
+    tool::{Access, Question, ToolResult},
 };
+
+/// What hosts only read: they cannot make it, so it comes from its stored form.
+fn stored<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
 
 fn model() -> tamtam::ModelRef {
     "openai/gpt-x".parse().unwrap()
@@ -52,47 +56,40 @@ fn records() -> Vec<Record> {
     let message = Arc::new(Message::user("hello").with_id("m-1".into()));
     let call = AnswerPart::Call { id: "c-1".into(), name: "read".into(), input: r#"{"path":"a"}"#.into(), extra: None };
     let text = AnswerPart::Text { text: "I look.".into(), extra: None };
-    let answer = Arc::new(Answer::new(vec![text, call], Finish::ToolCalls));
+    let answer = Arc::new(ModelAnswer::new(vec![text, call], Finish::ToolCalls));
     let error = ModelError::new(ErrorKind::RateLimited, "slow down").with_status(429);
-    let price = Price { cache_read: Some(MicroUsd(25_000)), ..Price::new(MicroUsd(250_000), MicroUsd(2_000_000)) };
-    let breach = Breach { resource: Resource::Usd, extent: Extent::Session, max: 9, used: 5, reserved: 1, needs: 4 };
-    let grant = Limits { tokens: Some(10_000), usd: Some(PicoUsd(7)), ..Limits::default() };
-    let request = RequestOpened {
-        model: model(),
-        attempt: 1,
-        last: false,
-        items: 1,
-        system: "aa".into(),
-        tools: "bb".into(),
-        used: 20,
-        usable: 100,
-        masked: ["write".to_owned()].into(),
-        estimated: 18,
-        price: Some(price),
-        reserved: Reserve { input: 20, output: 0 },
-        max_output: Some(4_000),
-        instead: Some(breach),
-        hash: "cc".into(),
-    };
-    let facts = CallFacts {
-        tool: "read".into(),
-        effect: Effect::Read,
-        parallel: true,
-        access: vec![Access::new("read", "a")],
-        loop_key: Some("d1e0c5a3b2f49687".into()),
-        unusable: None,
-    };
-    let opened = CallOpened { answer: Seq(5), index: 0, id: "c-1".into(), facts: facts.clone() };
+    let price = Price::new(MicroUsd(250_000), MicroUsd(2_000_000)).cache_read(MicroUsd(25_000));
+    let breach = json!({"resource": "usd", "extent": "session", "max": 9, "used": 5, "held": 1, "needs": 4});
+    let grant = Limits::default().tokens(10_000).usd(PicoUsd(7));
+    let request = json!({
+        "model": model(), "attempt": 1, "items": 1, "system": "aa", "tools": "bb", "used": 20, "usable": 100,
+        "masked": ["write"], "estimated": 18, "price": price, "reserved": {"input": 20, "output": 0},
+        "max_output": 4_000, "instead": breach, "hash": "cc",
+    });
+    let facts = json!({
+        "tool": "read", "effect": "read", "parallel": true, "access": [Access::new("read", "a")],
+        "loop_key": "d1e0c5a3b2f49687",
+    });
+    let opened = json!({
+        "answer": 5, "index": 0, "id": "c-1", "tool": "read", "effect": "read", "parallel": true,
+        "access": [Access::new("read", "a")], "loop_key": "d1e0c5a3b2f49687",
+    });
     let order = TaskOrder::new(settings.clone(), Message::user("help").with_id("m-2".into()));
     let mut down = Down::without_a_word(DownReason::Failed { error: "it failed".into() });
     down.lent = grant;
     (down.text, down.steps) = ("this far".into(), 2);
-    down.spent = Some(Spent { requests: 2, calls: 1, ..Spent::default() });
+    let mut spent = Spent::default();
+    (spent.requests, spent.calls) = (2, 1);
+    down.spent = Some(spent);
     let notice = Arc::new(Message::user("Task task-1 is over: failed: it failed.").with_id("task-9".into()));
-    let tie = Tie { parent: "ticket-2".parse().unwrap(), ticket: Seq(4), link: Link::MONITORED, depth: 1, grant };
+    let fresh = State::new(session(), settings.clone(), Millis(1));
+    let mut merged = Spent::default();
+    merged.requests = 1;
+    let tie = json!({"parent": "ticket-2", "ticket": 4, "link": Link::MONITORED, "depth": 1, "grant": grant});
+    let absent_before = |path: &str, after: Value| json!({"path": path, "before": "absent", "after": after});
     let result = Arc::new(ToolResult::ok("text").with_details(json!({ "lines": 1 })).with_title("read a"));
     vec![
-        Record::State(Arc::new(State::new(session(), settings.clone(), Millis(1)))),
+        Record::State(Arc::new(fresh.clone())),
         Record::Settings(Box::new(settings)),
         Record::Accepted {
             message: message.clone(),
@@ -102,17 +99,12 @@ fn records() -> Vec<Record> {
         Record::Edited { message },
         Record::Withdrawn { id: "m-1".into() },
         Record::Delivered { ids: vec!["m-1".into()] },
-        Record::Request(request),
-        Record::Answer {
-            answer,
-            interrupted: false,
-            estimated: Some(Usage { input: 18, output: 5, ..Usage::default() }),
-            price: None,
-        },
+        Record::Request(stored(request)),
+        Record::Answer { answer, interrupted: false, estimated: Some(Usage::new(18, 5)), price: None },
         Record::RequestFailed { error, estimated: None, learned: Some(Learned::Window(8_192)) },
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
-        Record::Call(opened),
-        Record::CallFacts { index: 0, facts },
+        Record::Call(stored(opened)),
+        Record::CallFacts { index: 0, facts: stored(facts) },
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000), question: None },
         Record::Ask { call: Seq(6), access: parts_of_a_command(), expires: Millis(600_000), question: None },
         Record::Ask {
@@ -138,7 +130,7 @@ fn records() -> Vec<Record> {
             }))
             .unwrap(),
         )),
-        Record::BudgetAsk { breach, expires: Millis(600_000) },
+        Record::BudgetAsk { breach: stored(breach), expires: Millis(600_000) },
         Record::CallStarted { attempt: 1, key: "ticket-1/6".into(), bytes: Some(51_200), confined: false },
         Record::Closing { why: None },
         Record::Result { result, judged: CallVerdict::Allowed },
@@ -148,74 +140,44 @@ fn records() -> Vec<Record> {
         Record::TurnFinished { outcome: Outcome::Done },
         Record::Released {},
         Record::Pruned { results: vec![2], files: vec![0] },
-        Record::Compaction(OpenCompaction {
-            reason: CompactionReason::Threshold,
-            model: model(),
-            first_kept: 4,
-            split_turn: Some(3),
-            used: 90,
-            usable: 80,
-            room: 60,
-            price: None,
-            reserved: Reserve { input: 70, output: 0 },
-        }),
-        Record::Compacted(Arc::new(Compacted {
-            summary: Some("## Goal".into()),
-            usage: Default::default(),
-            estimated: None,
-            lost: 1,
-            first_kept: 4,
-            replaced: vec![Replaced {
-                call: "c-1".into(),
-                tool: "read".into(),
-                target: Some("a".into()),
-                seq: Some(Seq(6)),
-            }],
-            carry: 2_000,
-        })),
+        Record::Compaction(stored(json!({
+            "reason": "threshold", "model": model(), "first_kept": 4, "split_turn": 3, "used": 90, "usable": 80,
+            "room": 60, "reserved": {"input": 70, "output": 0},
+        }))),
+        Record::Compacted(stored(json!({
+            "summary": "## Goal", "usage": Usage::default(), "lost": 1, "first_kept": 4,
+            "replaced": [{"call": "c-1", "tool": "read", "target": "a", "seq": 6}], "carry": 2_000,
+        }))),
         Record::CompactionFailed {
             error: "the summary is empty".into(),
             usage: Default::default(),
             estimated: None,
             lost: 1,
         },
-        Record::CompactionUndone(Arc::new(Undone {
-            compaction: Seq(6),
-            history: Default::default(),
-            front: 1,
-            summary: Some("## Goal".into()),
-            carried: Default::default(),
-            newest: Seq(2),
-        })),
+        Record::CompactionUndone(stored(json!({
+            "compaction": 6, "history": [], "front": 1, "summary": "## Goal", "newest": 2,
+            "carried": {"calls": {"earlier": 0, "newest": []}, "files": {"modified": [], "read": []}, "users": []},
+        }))),
         Record::Pinned { message: "m-1".into() },
         Record::Unpinned { message: "m-1".into() },
-        Record::BranchOpened(OpenBranch {
-            model: "m/large".parse().unwrap(),
-            price: None,
-            wanted: Reserve { input: 400, output: 900 },
-            reserved: Reserve { input: 400, output: 0 },
-        }),
+        Record::BranchOpened(stored(json!({
+            "model": {"provider": "m", "model": "large"}, "wanted": {"input": 400, "output": 900},
+            "reserved": {"input": 400, "output": 0},
+        }))),
         Record::BranchFailed {
             error: "nobody waited for it".into(),
             usage: Usage::default(),
             estimated: None,
             lost: 1,
         },
-        Record::BranchSummary(Arc::new(BranchSummary {
-            from: Seq(2),
-            to: Seq(6),
-            summary: "It failed.".into(),
-            usage: Default::default(),
-            files: Default::default(),
-            request: Some(BranchRequest {
-                ticket: Seq(5),
-                model: model(),
-                price: Some(price),
-                reserved: Reserve { input: 40, output: 0 },
-                estimated: Some(Usage { input: 40, output: 3, ..Usage::default() }),
-                lost: 1,
-            }),
-        })),
+        Record::BranchSummary(stored(json!({
+            "from": 2, "to": 6, "summary": "It failed.", "usage": Usage::default(),
+            "files": {"modified": [], "read": []},
+            "request": {
+                "ticket": 5, "model": model(), "price": price, "reserved": {"input": 40, "output": 0},
+                "estimated": Usage::new(40, 3), "lost": 1,
+            },
+        }))),
         Record::TaskStarted {
             child: "task-1".parse().unwrap(),
             link: Link::LINKED,
@@ -226,92 +188,48 @@ fn records() -> Vec<Record> {
         Record::TaskFinished { down: Arc::new(down), notice: Some(notice) },
         Record::TaskLeft {},
         Record::Orphaned { why: "its parent has ended".into() },
-        Record::Adopted { tie, above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])], next: None },
-        Record::Imported(Box::new(ImportedFrom {
-            session: "s".parse().unwrap(),
-            from: "theirs".parse().unwrap(),
-            last: Seq(30),
-            workspace: "/w".into(),
-            spill: Some("/store/sessions/s/spill".into()),
-        })),
+        Record::Adopted {
+            tie: stored(tie),
+            above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])],
+            next: None,
+        },
+        Record::Imported(stored(json!({
+            "session": "s", "from": "theirs", "last": 30, "workspace": "/w", "spill": "/store/sessions/s/spill",
+        }))),
         Record::HostRules { rules: Some(Ruleset::new("host", [])) },
         Record::Narrowed { above: vec![Chain::new("/w", vec![Ruleset::new("parent", [])])] },
-        Record::Merged(Arc::new(Merged {
-            fork: "ticket-1-b".parse().unwrap(),
-            made: ForkMade { entry: Seq(20), time: Millis(1) },
-            onto: Seq(40),
-            from: Seq(20),
-            to: Seq(30),
-            items: [Item::User(UserItem {
-                id: "m-3".into(),
-                parts: vec![tamtam::Part::text("and there?")],
-                fragment: Default::default(),
-            })]
-            .into_iter()
-            .collect(),
-            spent: Spent { requests: 1, ..Spent::default() },
-            files: vec![FileChange {
-                path: "a".into(),
-                before: FileState::Absent,
-                after: FileState::Unknown("a link by now".into()),
-            }],
-            unlisted: vec!["deploy (call 24): the tool does not say which files it changes".into()],
-            spill: Some("/srv/store/sessions/ticket-1-b/spill".into()),
-        })),
-        Record::RolledBack(Arc::new(RolledBack {
-            from: Seq(40),
-            to: Seq(20),
-            way: Way::Undo,
-            gone: vec!["m-1".into()],
-            again: vec![],
-            keep: 4,
-            items: Default::default(),
-            hash: "dd".into(),
-            context: Default::default(),
-        })),
+        Record::Merged(stored(json!({
+            "fork": "ticket-1-b", "made": {"entry": 20, "time": 1}, "onto": 40, "from": 20, "to": 30,
+            "items": [{"item": "user", "id": "m-3", "parts": [{"type": "text", "text": "and there?"}]}],
+            "spent": merged,
+            "files": [absent_before("a", json!({"unknown": "a link by now"}))],
+            "unlisted": ["deploy (call 24): the tool does not say which files it changes"],
+            "spill": "/srv/store/sessions/ticket-1-b/spill",
+        }))),
+        Record::RolledBack(stored(json!({
+            "from": 40, "to": 20, "way": "undo", "gone": ["m-1"], "keep": 4, "hash": "dd", "context": fresh.context,
+        }))),
         Record::Ended { why: "over".into() },
-        Record::Forked(Box::new(tamtam::tape::Forked {
-            session: "s-2".parse().unwrap(),
-            parent: "s-1".parse().unwrap(),
-            seq: Seq(6),
-            sum: "61d3c2a09be4f7c5".into(),
-            depth: 1,
-            spill: Some("/store/sessions/s-2/spill".into()),
-        })),
+        Record::Forked(stored(json!({
+            "session": "s-2", "parent": "s-1", "seq": 6, "sum": "61d3c2a09be4f7c5", "depth": 1,
+            "spill": "/store/sessions/s-2/spill",
+        }))),
         Record::Paused {},
         Record::Resumed {},
         Record::LoopsReset {},
-        Record::Restored(Arc::new(RestoredFiles {
-            since: Seq(3),
-            key: "r-1".into(),
-            files: vec![FileChange {
-                path: "a".into(),
-                before: FileState::Absent,
-                after: FileState::File(FileImage {
-                    hash: Some("ab".into()),
-                    mode: 0o644,
-                    bytes: 2,
-                    not_kept: None,
-                    stamp: None,
-                }),
-            }],
-            refused: vec![RefusedFile { path: "b".into(), why: "someone else changed it since".into() }],
-        })),
+        Record::Restored(stored(json!({
+            "since": 3, "key": "r-1",
+            "files": [absent_before("a", json!({"file": {"hash": "ab", "mode": 0o644, "bytes": 2}}))],
+            "refused": [{"path": "b", "why": "someone else changed it since"}],
+        }))),
     ]
 }
 
 fn entry(record: Record) -> Entry {
     let cause = Some(Cause::Message("m-1".into()));
-    Entry {
-        seq: Seq(7),
-        time: Millis(1_000),
-        cause,
-        turn: Some(Seq(3)),
-        step: Some(1),
-        ticket: None,
-        input: None,
-        record,
-    }
+    let mut entry = Entry::new(Seq(7), Millis(1_000), record);
+    (entry.cause, entry.turn, entry.step) = (cause, Some(Seq(3)), Some(1));
+    entry
 }
 
 /// Design §9: the data of each entry kind.

@@ -59,7 +59,7 @@ async fn a_hosts_child_that_crashes_for_ever_is_parked_and_reaches_no_session() 
     let runtime = runtime(folder.path(), vec![]).await;
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     let poison = ChildSpec::new("poison", |_| async { panic!("out of order") });
-    let at_once = tamtam::supervisor::Backoff { min: Duration::ZERO, max: Duration::ZERO, ..Default::default() };
+    let at_once = tamtam::supervisor::Backoff::default().min(Duration::ZERO).max(Duration::ZERO);
     runtime.host().start_child(poison.backoff(at_once)).await.unwrap();
     let status = || runtime.tree().find("poison").unwrap().status;
     while status() != Status::Parked {

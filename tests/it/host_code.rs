@@ -10,12 +10,12 @@ use std::{
 };
 
 use tamtam::{
-    Delivery, EventKind, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions,
+    Delivery, Event, EventKind, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions,
     hook::Hook,
-    model::{Answer, BoxFuture, Deltas, Model, ModelError, ModelLimits, Models, Price, Reply, Request, Scripted},
+    model::{BoxFuture, Deltas, Model, ModelAnswer, ModelError, ModelLimits, Models, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{Passivation, Pressure},
-    session::{Event, Link, Refusal, SpawnError},
+    session::{Link, Refusal, SpawnError},
     tape::MemoryStore,
 };
 
@@ -289,7 +289,7 @@ impl Model for PanicsWhenDropped {
         &self.0
     }
 
-    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async {
             let _trapped = Trapped;
             self.1.held_up.fetch_add(1, Ordering::SeqCst);

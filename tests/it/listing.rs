@@ -2,12 +2,13 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use serde_json::json;
 use tamtam::{
     Millis, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{MicroUsd, Model, ModelError, Price, Reply, Scripted, Usage},
     ops::{self, ListedSession, Parent, SessionPage, SessionQuery},
-    session::{Entry, ForkOptions, Link, Origin, Record, Settings, State},
-    tape::{Access, Behind, SessionStatus, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
+    session::{Entry, ForkOptions, Link, Record, Settings, State},
+    tape::{Behind, SessionStatus, Store, StoreOptions, TapeAccess, TapeStore as _, TapeStoreExt as _},
 };
 
 use crate::support::taped;
@@ -15,7 +16,7 @@ use crate::support::taped;
 const LONG: Duration = Duration::from_secs(60);
 
 fn model() -> Arc<Scripted> {
-    let usage = Usage { input: 100, output: 20, cache_read: 7, ..Usage::default() };
+    let usage = Usage::new(100, 20).cache_read(7);
     Arc::new(Scripted::from_fn(move |_| Reply::text("Done.").with_usage(usage)))
 }
 
@@ -202,7 +203,7 @@ async fn z_04_the_list_says_of_each_session_what_it_says_of_itself() {
 async fn what_a_list_adds_up_is_what_the_session_adds_up() {
     let folder = taped::folder();
     let price = Price::new(MicroUsd(2_000_000), MicroUsd(8_000_000));
-    let usage = Usage { input: 50, output: 5, reasoning: 3, cache_write: 2, ..Usage::default() };
+    let usage = Usage::new(50, 5).reasoning(3).cache_write(2);
     let model = Arc::new(Scripted::new([
         Reply::text("one").with_usage(usage),
         // No figures: ours are counted.
@@ -397,7 +398,7 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
     let expected = [("awake".to_owned(), SessionStatus::Live), ("parked".to_owned(), SessionStatus::Parked)];
     assert_eq!(status(&other), expected);
     std::fs::remove_file(path.join("index.db")).unwrap();
-    let reading = Store::open(&path, StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+    let reading = Store::open(&path, StoreOptions::default().access(TapeAccess::Read)).unwrap();
     assert_eq!(status(&reading), expected);
     let bare = ops::sessions(&reading, &query()).unwrap();
     assert!(!bare.indexed && !path.join("index.db").exists());
@@ -443,21 +444,10 @@ async fn a_list_tells_who_has_a_session_and_does_without_an_index() {
 fn brought_in(store: &Store, name: &str, parent: &str) {
     let settings = Settings::new("/w", "fake/model".parse().unwrap());
     let mut state = State::new(name.parse().unwrap(), settings, Millis(1));
-    let origin = Origin {
-        parent: parent.parse().unwrap(),
-        ticket: Seq(7),
-        link: Link::LINKED,
-        depth: 0,
-        prompt: "m0".into(),
-        terms: Default::default(),
-        orphaned: None,
-        end: None,
-    };
-    state.origin = Some(Arc::new(origin));
+    let origin = json!({"parent": parent, "ticket": 7, "link": Link::LINKED, "depth": 0, "prompt": "m0"});
+    state.origin = Some(serde_json::from_value(origin).unwrap());
     let record = Record::State(Arc::new(state));
-    let entry =
-        Entry { seq: Seq(1), time: Millis(1), cause: None, turn: None, step: None, ticket: None, input: None, record }
-            .to_tape();
+    let entry = Entry::new(Seq(1), Millis(1), record).to_tape();
     let mut tape = store.create(&name.parse().unwrap(), Arc::new(|_| {})).unwrap();
     let _ = tape.append(&[entry.unwrap()]);
 }

@@ -19,6 +19,7 @@ mod depth;
 mod engines;
 #[cfg(feature = "tools")]
 mod examples;
+mod face;
 mod files;
 mod forks;
 mod formats;

@@ -9,14 +9,14 @@ use std::{
 };
 
 use tamtam::{
-    Outcome, Runtime, SendError, Session, SessionOptions,
+    EventStream, Message, ModelRef, Outcome, Runtime, SendError, Session, SessionOptions,
     model::{
-        Answer, AnswerPart, BoxFuture, Deltas, MicroUsd, Model, ModelError, Models, Price, Reply, Request, Scripted,
-        Usage,
+        AnswerPart, BoxFuture, Deltas, MicroUsd, Model, ModelAnswer, ModelError, Models, Price, Reply, Request,
+        Scripted, Usage,
     },
     permission::{Action, Profile, Rule, Ruleset},
     runtime::{Kind, StartError},
-    session::{EventStream, Finish, ForkOptions, Link, MESSAGE_BYTES_MAX, Message, ModelRef, Refusal, Resource},
+    session::{Finish, ForkOptions, Link, MESSAGE_BYTES_MAX, Refusal, Resource},
     tool::{Tool, ToolContext, ToolResult, Toolbox},
 };
 
@@ -77,7 +77,7 @@ fn what_a_host_holds_can_be_shared_between_threads() {
     is_shared::<SessionOptions>();
     is_shared::<Session>();
     is_shared::<tamtam::Receipt>();
-    is_shared::<tamtam::session::EventStream>();
+    is_shared::<tamtam::EventStream>();
     // A stream is polled by one owner.
     fn is_sent<T: Send + 'static>() {}
     is_sent::<tamtam::session::TurnStream>();
@@ -148,14 +148,14 @@ impl Model for Own {
         &self.0
     }
 
-    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             if self.1 == 0 {
                 return std::future::pending().await;
             }
             let call =
                 |n| AnswerPart::Call { id: format!("c{n}").into(), name: "x".into(), input: "{}".into(), extra: None };
-            Ok(Answer::new((0..self.1).map(call).collect(), Finish::ToolCalls))
+            Ok(ModelAnswer::new((0..self.1).map(call).collect(), Finish::ToolCalls))
         })
     }
 }
@@ -448,7 +448,7 @@ impl Model for FallsBack {
         &'a self,
         request: &'a Request,
         deltas: &'a mut dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             let mut answer = self.1.stream(request, deltas).await?;
             answer.by = Some("other/cheap".parse().unwrap());
@@ -462,7 +462,7 @@ impl Model for FallsBack {
 #[tokio::test]
 async fn the_answer_of_a_fallback_costs_what_the_fallback_costs() {
     let folder = taped::folder();
-    let usage = Usage { input: 1_000_000, output: 1_000_000, ..Usage::default() };
+    let usage = Usage::new(1_000_000, 1_000_000);
     let dear: ModelRef = "host/dear".parse().unwrap();
     let cheap: ModelRef = "other/cheap".parse().unwrap();
     let model = Arc::new(FallsBack(dear.clone(), Scripted::new([Reply::text("ok").with_usage(usage)])));

@@ -12,10 +12,12 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Message, ModelRef, Outcome, Part, Runtime, Session, SessionOptions,
-    model::{Answer, Api, BoxFuture, Deltas, Endpoint, HttpModel, HttpOptions, Model, ModelError, Request, Secret},
+    Answer as End, EventKind, Message, ModelRef, Outcome, Part, Runtime, Session, SessionOptions,
+    model::{
+        Api, BoxFuture, Deltas, Endpoint, HttpModel, HttpOptions, Model, ModelAnswer, ModelError, Request, Secret,
+    },
     permission::{Action, Profile, Rule, Ruleset},
-    session::{Answer as End, Next},
+    session::Next,
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 
@@ -295,7 +297,7 @@ impl Model for Panics {
         &self.0
     }
 
-    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         self.1.fetch_add(1, Ordering::Relaxed);
         panic!("over this request")
     }

@@ -7,11 +7,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, ModelRef, Outcome, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
+    EventKind, ModelRef, Outcome, Part, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     model::{BoxFuture, ErrorKind, Item, Model, ModelError, Models, Price, Reply, Request, Scripted},
     permission::Profile,
     runtime::{By, OperateError, SessionFigures},
-    session::{Grant, Next, Part},
+    session::{Grant, Next},
     supervisor::{Happening, Node, Reading, Status, Watch},
     tool::{Tool, ToolContext, ToolResult},
 };

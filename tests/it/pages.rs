@@ -4,16 +4,16 @@
 use std::{path::Path, sync::Arc};
 
 use tamtam::{
-    Outcome, Runtime, Seq, Session, SessionOptions,
+    EventStream, Message, Outcome, Runtime, Seq, Session, SessionOptions,
     model::{Reply, Scripted, Usage},
-    session::{Bill, EventStream, Link, Message, MessageCursor, Next, Record},
-    tape::{Store, StoreOptions},
+    session::{Bill, Link, MessageCursor, Next, Record},
+    tape::{Store, StoreOptions, TapeAccess, TapeStoreExt as _},
 };
 
 use crate::support::taped;
 
 async fn start(folder: &Path) -> Runtime {
-    let usage = Usage { input: 100, output: 20, ..Usage::default() };
+    let usage = Usage::new(100, 20);
     let model = Arc::new(Scripted::from_fn(move |_| Reply::text("Done.").with_usage(usage)));
     Runtime::builder().store(folder.join("store")).model(model).start().await.unwrap()
 }
@@ -119,7 +119,11 @@ async fn an_anchor_lies_at_a_bounded_distance_without_a_compaction() {
     assert_eq!(before.context.compactions, 0);
     let mark = before.anchor.clone().unwrap();
     assert!(mark.name.starts_with("distance-"), "{mark:?}");
-    assert!(before.seq.0 - mark.before_last.0 < 1_024 + 256 + 64, "{mark:?} at {}", before.seq);
+    let options = StoreOptions::default().access(TapeAccess::Read);
+    let anchors = Store::open(folder.path().join("store"), options).unwrap().anchors(session.id()).unwrap();
+    let newest = anchors.last().unwrap();
+    assert_eq!(newest.name, mark.name);
+    assert!(before.seq.0 + 1 - newest.first.0 < 1_024 + 256 + 64, "{newest:?} at {}", before.seq);
     while runtime.passivate(session.id()).await.is_err() {
         tokio::task::yield_now().await;
     }

@@ -13,11 +13,11 @@ mod sleep;
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
-    EventKind, EventStream, Runtime, Session, SessionOptions,
+    EventKind, EventStream, Part, Runtime, Session, SessionOptions,
     model::{Item, Reply, Request, Scripted},
     permission::Profile,
     runtime::{Builder, Passivation},
-    session::{Next, Part},
+    session::Next,
 };
 
 /// A model that answers each prompt with the number of user messages that it has seen.

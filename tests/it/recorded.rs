@@ -15,7 +15,7 @@ use tamtam::{
     model::{ErrorKind, ModelError, Reply, Scripted},
     permission::Profile,
     session::Role,
-    tape::{Access, Entry, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
+    tape::{Store, StoreOptions, TapeAccess, TapeEntry, TapeStore as _, TapeStoreExt as _},
 };
 
 use crate::support::taped;
@@ -33,8 +33,8 @@ async fn say(session: &Session, text: &str) -> Outcome {
     answer.outcome
 }
 
-fn tape(folder: &Path, session: &Session) -> Vec<Entry> {
-    let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+fn tape(folder: &Path, session: &Session) -> Vec<TapeEntry> {
+    let options = StoreOptions::default().access(TapeAccess::Read);
     Store::open(folder.join("store"), options).unwrap().read(session.id(), Seq::ZERO).unwrap()
 }
 
@@ -88,23 +88,18 @@ fn an_entry_of_any_kind_is_kept_and_found_by_its_kind() {
     let id = "s".parse().unwrap();
     let mut tape = store.create(&id, Arc::new(|_| {})).unwrap();
     for (seq, kind) in [(1, "message"), (2, "event")] {
-        let entry = Entry {
-            seq: Seq(seq),
-            time: Millis(seq),
-            cause: None,
-            turn: None,
-            step: None,
-            ticket: None,
-            input: None,
-            kind: kind.into(),
-            data: serde_json::value::to_raw_value(&json!({"text": "the gong was struck"})).unwrap(),
-        };
+        let entry = TapeEntry::new(
+            Seq(seq),
+            Millis(seq),
+            kind,
+            serde_json::value::to_raw_value(&json!({"text": "the gong was struck"})).unwrap(),
+        );
         let _ = tape.append(&[entry]);
         assert!(store.settle(std::time::Duration::from_secs(60)));
     }
     let kinds: Vec<String> = store.read(&id, Seq::ZERO).unwrap().into_iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, ["message", "event"]);
-    let query = Query { kinds: vec!["event".into()], wait: std::time::Duration::from_secs(60), ..Query::new("gong") };
+    let query = Query::new("gong").kinds(["event"]).wait(std::time::Duration::from_secs(60));
     let hits = store.search(&query).unwrap().hits;
     assert_eq!(hits.iter().map(|hit| hit.seq).collect::<Vec<_>>(), [Seq(2)]);
 }
@@ -148,7 +143,7 @@ async fn an_error_is_kept_and_shown() {
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     let outcome = say(&session, "one").await;
     assert!(matches!(&outcome, Outcome::Failed { error } if error.contains("no such parameter")), "{outcome:?}");
-    let failed: Vec<Entry> =
+    let failed: Vec<TapeEntry> =
         tape(folder.path(), &session).into_iter().filter(|entry| entry.kind == "request_failed").collect();
     assert_eq!(failed.len(), 1);
     assert!(failed[0].data.get().contains("no such parameter"));

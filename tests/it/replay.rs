@@ -9,14 +9,14 @@ use tamtam::{
     ops::replay::{CheckError, Difference, Replay, Step, check, diverge, write_test},
     permission::{Action, Rule, Ruleset},
     session::{Entry, ForkOptions, Grant, Next, Record, Scope},
-    tape::{Access, Append, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
+    tape::{Append, Store, StoreOptions, TapeAccess, TapeStore as _, TapeStoreExt as _},
     tools,
 };
 
 use crate::support::taped::{self, LeftOut};
 
 fn store(folder: &Path) -> Store {
-    let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let options = StoreOptions::default().access(TapeAccess::Read);
     Store::open(folder.join("store"), options).unwrap()
 }
 
@@ -167,7 +167,7 @@ async fn every_changed_field_is_named_with_its_place() {
     let folder = taped::folder();
     let id = story(folder.path(), "a").await;
     let appends = store(folder.path()).appends(&id).unwrap();
-    let change = |kind: &str, change: &dyn Fn(&mut tamtam::tape::Entry)| {
+    let change = |kind: &str, change: &dyn Fn(&mut tamtam::tape::TapeEntry)| {
         let mut appends = appends.clone();
         let (line, entry) = appends
             .iter_mut()
@@ -187,7 +187,7 @@ async fn every_changed_field_is_named_with_its_place() {
     let cause = Some(tamtam::tape::Cause::Entry(Seq(1)));
     assert_eq!(change("retry_wait", &|entry| entry.cause = cause.clone()), named("retry_wait", "cause"));
     assert_eq!(change("delivered", &|entry| entry.turn = None), named("delivered", "turn"));
-    let hash = |entry: &mut tamtam::tape::Entry| {
+    let hash = |entry: &mut tamtam::tape::TapeEntry| {
         let data = entry.data.get().replace("\"attempt\":1", "\"attempt\":7");
         entry.data = serde_json::value::RawValue::from_string(data).unwrap();
     };
@@ -363,17 +363,7 @@ async fn a_tape_that_is_not_replayed_is_counted_with_its_reason() {
     let mut tape = writing.create(&"notes".parse().unwrap(), Arc::new(|_| {})).unwrap();
     let data = serde_json::value::to_raw_value(&1).unwrap();
     let (seq, time) = (Seq(1), tamtam::Millis(1));
-    let note = tamtam::tape::Entry {
-        seq,
-        time,
-        cause: None,
-        turn: None,
-        step: None,
-        ticket: None,
-        input: None,
-        kind: "note".into(),
-        data,
-    };
+    let note = tamtam::tape::TapeEntry::new(seq, time, "note", data);
     drop(tape.append(&[note]));
     drop(tape);
     assert!(writing.settle(Duration::from_secs(60)));

@@ -25,7 +25,7 @@ use tamtam::{
     model::{BoxFuture, Item, Reply, Scripted, transcript},
     permission::{Action, Rule, Ruleset},
     session::{ErrorReason, Grant, Open, Record, State},
-    tape::{Access, Store, StoreOptions, TapeStoreExt as _},
+    tape::{Store, StoreOptions, TapeAccess, TapeStoreExt as _},
     tool::{Effect, Tool, ToolContext, ToolResult, Toolbox},
 };
 
@@ -321,7 +321,7 @@ fn items(item: &Item) -> Vec<String> {
 
 /// The kinds of the entries behind this one.
 fn tape(store: &Path, died_at: tamtam::Seq) -> String {
-    let store = Store::open(store, StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+    let store = Store::open(store, StoreOptions::default().access(TapeAccess::Read)).unwrap();
     let entries = store.read(&"s".parse().unwrap(), died_at).unwrap();
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for line in entries {

@@ -144,8 +144,8 @@ async fn idle(session: &Session) {
 
 /// The records of a session that are of a kind.
 fn kinds(folder: &Path, session: &Session, kind: &str) -> Vec<Record> {
-    use tamtam::tape::{Access, Store, StoreOptions};
-    let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    use tamtam::tape::{Store, StoreOptions, TapeAccess};
+    let reading = StoreOptions::default().access(TapeAccess::Read);
     let entries = Store::open(folder.join("store"), reading).unwrap().read(session.id(), tamtam::Seq::ZERO).unwrap();
     let of_kind = entries.iter().filter(|entry| entry.kind == kind);
     of_kind.map(|entry| Entry::from_tape(entry).unwrap().record).collect()

@@ -11,11 +11,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, EventKind, Outcome, Runtime, SendError, Session, SessionOptions, Steering,
+    Delivery, EventKind, Message, Outcome, Part, Runtime, SendError, Session, SessionOptions, Steering,
     hook::{Hook, HookCall, HookContext, Input, Verdict},
     model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Scripted, Usage},
     permission::Profile,
-    session::{Disposition, ErrorReason, Grant, Message, Next, Part, Refusal, ToolState},
+    session::{Disposition, ErrorReason, Grant, Next, Refusal, ToolState},
     tape::TapeStoreExt as _,
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
@@ -353,7 +353,7 @@ async fn an_ask_is_answered_by_whoever_listens_or_denied_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cost_004_a_new_session_counts_from_nothing() {
     let folder = taped::folder();
-    let used = |input: u64, output: u64| Usage { input, output, ..Usage::default() };
+    let used = |input: u64, output: u64| Usage::new(input, output);
     let model = || {
         let first = [Reply::text("one").with_usage(used(100, 50)), Reply::text("two").with_usage(used(200, 100))];
         let then = Reply::text("three").with_usage(used(7, 3)).when("user: anew");
@@ -812,14 +812,14 @@ async fn a_tool_that_panics_over_its_arguments_loses_its_call_and_nothing_else()
 /// A session that was made is on the disk, also where each append is left to the I/O thread: before anything is said to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_made_is_on_the_disk() {
-    use tamtam::tape::{Access, Durability, Store, StoreOptions};
+    use tamtam::tape::{Durability, Store, StoreOptions, TapeAccess};
     let folder = taped::folder();
     let store = folder.path().join("store");
     let model = Arc::new(Scripted::from_fn(|_| Reply::text("yes")));
     let runtime = Runtime::builder().store(&store).durability(Durability::Power).model(model).start().await.unwrap();
     for _ in 0..20 {
         let made = session(&runtime, folder.path()).await;
-        let reader = Store::open(&store, StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+        let reader = Store::open(&store, StoreOptions::default().access(TapeAccess::Read)).unwrap();
         assert_eq!(reader.read(made.id(), tamtam::Seq::ZERO).unwrap().len(), 1);
     }
     assert!(runtime.shutdown().await.is_empty());
@@ -894,7 +894,7 @@ impl tamtam::model::Model for Blocking {
         &'a self,
         _: &'a tamtam::model::Request,
         _: &'a mut dyn tamtam::model::Deltas,
-    ) -> BoxFuture<'a, Result<tamtam::model::Answer, ModelError>> {
+    ) -> BoxFuture<'a, Result<tamtam::model::ModelAnswer, ModelError>> {
         Box::pin(async move {
             self.beside.fetch_add(self.inside.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
             let _inside = Inside(self.inside.clone());
@@ -904,7 +904,7 @@ impl tamtam::model::Model for Blocking {
                 std::future::pending::<()>().await;
             }
             let text = tamtam::model::AnswerPart::Text { text: "I obey".into(), extra: None };
-            Ok(tamtam::model::Answer::new(vec![text], tamtam::session::Finish::Stop))
+            Ok(tamtam::model::ModelAnswer::new(vec![text], tamtam::session::Finish::Stop))
         })
     }
 }

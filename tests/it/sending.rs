@@ -5,11 +5,9 @@ use std::{sync::Arc, time::Duration};
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, EventKind, Message, OpenError, Outcome, Runtime, SendError, Session, SessionOptions,
+    Delivery, EventKind, EventStream, Message, OpenError, Outcome, Runtime, SendError, Session, SessionOptions,
     model::{BoxFuture, Reply, Scripted},
-    session::{
-        EventStream, Grant, Link, NAME_BYTES_MAX, Next, Refusal, SpawnError, TITLE_BYTES_MAX, TaskRequest, TurnStream,
-    },
+    session::{Grant, Link, NAME_BYTES_MAX, Next, Refusal, SpawnError, TITLE_BYTES_MAX, TaskRequest, TurnStream},
     tool::{Tool, ToolContext, ToolResult},
 };
 

@@ -18,7 +18,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Outcome, Runtime, Session, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
+    model::{AnswerPart, BoxFuture, Deltas, Item, Model, ModelAnswer, ModelError, Request},
     permission::Profile,
     session::{Entry, ErrorReason, Finish, Record},
     tool::{Effect, Tool, ToolContext, ToolResult},
@@ -52,10 +52,10 @@ fn rounds() -> usize {
 struct Teller(ModelRef);
 
 impl Teller {
-    fn answer(request: &Request) -> Answer {
+    fn answer(request: &Request) -> ModelAnswer {
         let answers = request.history.iter().filter(|item| matches!(item.as_ref(), Item::Assistant(_))).count();
         if answers == STEPS {
-            return Answer::new(vec![AnswerPart::Text { text: "done".to_owned(), extra: None }], Finish::Stop);
+            return ModelAnswer::new(vec![AnswerPart::Text { text: "done".to_owned(), extra: None }], Finish::Stop);
         }
         let session: u64 = request.key.split(['-', '/']).nth(1).unwrap().parse().unwrap();
         let calls = (0..CALLS).map(|n| {
@@ -71,7 +71,7 @@ impl Teller {
             let id = format!("c{answers}-{n}").as_str().into();
             AnswerPart::Call { id, name: name.to_owned(), input: input.to_string(), extra: None }
         });
-        Answer::new(calls.collect(), Finish::ToolCalls)
+        ModelAnswer::new(calls.collect(), Finish::ToolCalls)
     }
 }
 
@@ -80,7 +80,11 @@ impl Model for Teller {
         &self.0
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
             Ok(Teller::answer(request))

@@ -20,7 +20,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, Outcome, Runtime, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Item, Model, ModelError, Request},
+    model::{AnswerPart, BoxFuture, Deltas, Item, Model, ModelAnswer, ModelError, Request},
     permission::Profile,
     session::Finish,
     tool::{Effect, Tool, ToolContext, ToolResult},
@@ -59,7 +59,7 @@ impl Host {
         }
     }
 
-    async fn answer(&self, request: &Request) -> Result<Answer, ModelError> {
+    async fn answer(&self, request: &Request) -> Result<ModelAnswer, ModelError> {
         let history: Vec<&Item> = request.history.iter().map(AsRef::as_ref).collect();
         let tools: Vec<_> =
             request.tools.iter().map(|tool| json!([tool.name, tool.description, tool.schema])).collect();
@@ -73,7 +73,7 @@ impl Host {
         let call = |name: &str| {
             let (id, name) = (format!("c{answers}").as_str().into(), name.to_owned());
             let call = AnswerPart::Call { id, name, input: "{}".to_owned(), extra: None };
-            Ok(Answer::new(vec![call], Finish::ToolCalls))
+            Ok(ModelAnswer::new(vec![call], Finish::ToolCalls))
         };
         match answers {
             0 => call("step"),
@@ -85,7 +85,7 @@ impl Host {
                 }
                 call("step")
             }
-            _ => Ok(Answer::new(vec![AnswerPart::Text { text: "done".to_owned(), extra: None }], Finish::Stop)),
+            _ => Ok(ModelAnswer::new(vec![AnswerPart::Text { text: "done".to_owned(), extra: None }], Finish::Stop)),
         }
     }
 }
@@ -98,7 +98,11 @@ impl Model for Teller {
         &self.0.id
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(self.0.answer(request))
     }
 }

@@ -20,10 +20,10 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Outcome, Runtime, Session, SessionOptions, Steering,
+    Delivery, EventKind, EventStream, Outcome, Runtime, Session, SessionOptions, Steering,
     model::{BoxFuture, Reply, Scripted},
     permission::{Action, Rule, Ruleset},
-    session::{Delivery, Entry, EventStream, Grant, Link, Next, Record, TaskRequest, TaskResult, TaskStatus},
+    session::{Entry, Grant, Link, Next, Record, TaskRequest, TaskResult, TaskStatus},
     tool::{Access, Effect, Tool, ToolContext, ToolResult},
 };
 

@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, Message, Outcome, Runtime, SessionOptions,
+    EventKind, Message, Outcome, Part, Runtime, SessionOptions,
     model::{BoxFuture, ErrorKind, MicroUsd, ModelError, Price, Reply, Scripted, Usage},
     permission::{Action, Profile, Rule, Ruleset},
     runtime::Agent,
-    session::{FilePart, Link, Next, Part, ToolState},
+    session::{FilePart, Link, Next, ToolState},
     tool::{Tool, ToolContext, ToolResult},
     tools,
 };
@@ -56,7 +56,7 @@ async fn a_turn_is_told_as_messages_while_it_runs_and_afterwards() {
     std::fs::create_dir(folder.path().join("work")).unwrap();
     let work = |name: &str| folder.path().join("work").join(name);
     std::fs::write(work("dot.png"), PNG).unwrap();
-    let usage = Usage { input: 7, output: 5, reasoning: 2, cache_read: 3, cache_write: 1 };
+    let usage = Usage::new(7, 5).reasoning(2).cache_read(3).cache_write(1);
     let busy = ModelError::new(ErrorKind::Overloaded, "busy").with_retry_after(Some(Duration::from_millis(1)));
     let wait = r#"{"command":"until [ -e ../go ]; do sleep 0.02; done"}"#;
     let model = Arc::new(Scripted::new([
@@ -179,7 +179,7 @@ async fn what_an_agent_did_can_be_seen_whole() {
     std::fs::create_dir(folder.path().join("work")).unwrap();
     std::fs::write(folder.path().join("work/a.txt"), "one\n").unwrap();
     let edit = r#"{"path":"a.txt","old_string":"one","new_string":"two"}"#;
-    let used = |input: u64, output: u64| Usage { input, output, ..Usage::default() };
+    let used = |input: u64, output: u64| Usage::new(input, output);
     let replies = [
         Reply::empty().with_reasoning("It says one.").with_raw_call("c1", "edit", edit).with_usage(used(1_000, 50)),
         Reply::text("Done.").with_usage(used(2_000, 10)),

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tamtam::{
     Message,
     model::{
-        Answer, AnswerPart, Api, Delta, Endpoint, ErrorKind, History, HttpModel, HttpOptions, Item, Model, ModelError,
-        Proxies, Request, RetryClass, Secret, UserItem,
+        AnswerPart, Api, Delta, Endpoint, ErrorKind, History, HttpModel, HttpOptions, Item, Model, ModelAnswer,
+        ModelError, Proxies, Request, RetryClass, Secret, UserItem,
     },
     session::Finish,
 };
@@ -42,22 +42,22 @@ fn model(server: &FaultServer, api: Api, options: HttpOptions) -> HttpModel {
 
 fn request() -> Request {
     let message = Message::user("hello");
-    let user = UserItem { id: message.id, parts: message.parts, fragment: Default::default() };
+    let user = UserItem::new(message.id, message.parts);
     Request::new([Item::User(user)].into_iter().collect::<History>())
 }
 
-async fn ask(model: &HttpModel) -> (Result<Answer, ModelError>, Vec<Delta>) {
+async fn ask(model: &HttpModel) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
     let mut deltas = Vec::new();
     let answer = model.stream(&request(), &mut |delta| deltas.push(delta)).await;
     (answer, deltas)
 }
 
 /// One request to a server with one script.
-async fn play(api: Api, script: Vec<Act>) -> Result<Answer, ModelError> {
+async fn play(api: Api, script: Vec<Act>) -> Result<ModelAnswer, ModelError> {
     play_with(api, script, options()).await
 }
 
-async fn play_with(api: Api, script: Vec<Act>, options: HttpOptions) -> Result<Answer, ModelError> {
+async fn play_with(api: Api, script: Vec<Act>, options: HttpOptions) -> Result<ModelAnswer, ModelError> {
     let server = FaultServer::start([script]).await;
     let answer = ask(&model(&server, api, options)).await.0;
     if let Err(error) = &answer {
@@ -103,7 +103,7 @@ fn good(api: Api) -> String {
     if api == Api::OpenAiChat { text + "data: [DONE]\n\n" } else { text }
 }
 
-fn assert_good(answer: &Answer) {
+fn assert_good(answer: &ModelAnswer) {
     assert_eq!((answer.text().as_str(), answer.finish, answer.model.as_str()), ("Grüße 👋", Finish::ToolCalls, "m-1"));
     assert_eq!((answer.usage.input, answer.usage.output), (7, 5));
     let Some(AnswerPart::Call { id, name, input, .. }) = answer.parts.last() else { panic!("{answer:?}") };
@@ -147,11 +147,7 @@ async fn the_schemas_of_all_tools_are_translated() {
     let mut request = request();
     let spec = |name| {
         let tool: &std::sync::Arc<dyn tamtam::tool::Tool> = toolbox.find(name).unwrap();
-        tamtam::model::ToolSpec {
-            name: tool.name().into(),
-            description: tool.description().into(),
-            schema: tool.schema(),
-        }
+        tamtam::model::ToolSpec::new(tool.name(), tool.description(), tool.schema())
     };
     request.tools = toolbox.names().map(spec).collect();
     let required = [

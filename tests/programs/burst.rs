@@ -12,7 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tamtam::{ModelRef, Runtime, SessionOptions, model::{Answer, BoxFuture, Deltas, Model, ModelError, Request}, tape::Durability};
+use tamtam::{
+    ModelRef, Runtime, SessionOptions,
+    model::{BoxFuture, Deltas, Model, ModelAnswer, ModelError, Request},
+    tape::Durability,
+};
 use tokio::{sync::Notify, task::JoinSet};
 
 const SENDS: usize = 256;
@@ -25,7 +29,7 @@ impl Model for Still {
         &self.0
     }
 
-    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(&'a self, _: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async {
             self.1.notify_one();
             std::future::pending().await

@@ -10,8 +10,8 @@
 use std::{path::Path, time::Duration};
 
 use tamtam::{
-    Runtime, SessionId,
-    session::{EventKind, Next},
+    EventKind, Runtime, SessionId,
+    session::Next,
     tape::{TapeError, TapeStoreExt as _},
     tool::truncate::format_bytes,
 };

@@ -212,8 +212,8 @@ fn merged_in_words(fork: &SessionId, into: &SessionId, merge: &Merge) -> String 
         None => format!("nothing to merge: fork {fork} has no new messages since it was made or last merged\n"),
     };
     said.push_str(match merge.deleted {
-        Some(Deleted::Gone) => "the fork is deleted\n",
         Some(Deleted::Hidden) => "the fork is deleted; its tape is removed with the last fork of it\n",
+        Some(_) => "the fork is deleted\n",
         None => "",
     });
     said
@@ -320,7 +320,7 @@ fn failure(id: &SessionId, error: BranchError) -> Failure {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tamtam::tape::{Damage, Entry, StoreOptions};
+    use tamtam::tape::{Damage, StoreOptions, TapeEntry};
 
     use super::*;
 
@@ -331,8 +331,7 @@ mod tests {
         let [parent, fork] = ["parent", "fork"].map(|id| id.parse::<SessionId>().unwrap());
         let data = serde_json::value::to_raw_value("hello").unwrap();
         let (seq, kind) = (Seq(1), "note".to_owned());
-        let first =
-            Entry { seq, time: Millis(1), cause: None, turn: None, step: None, ticket: None, input: None, kind, data };
+        let first = TapeEntry::new(seq, Millis(1), kind, data);
         let mut tape = store.create(&parent, Arc::new(|_| ())).unwrap();
         drop(tape.append(&[first]));
         drop(tape);
@@ -341,8 +340,7 @@ mod tests {
             path: folder.path().into(),
             source: Arc::new(std::io::ErrorKind::Interrupted.into()),
         };
-        let what = "a checksum that does not fit".to_owned();
-        let damaged = || Damage { file: folder.path().into(), line: 1, what: what.clone(), last_good: Seq(0) };
+        let damaged = || Damage::new(folder.path(), 1, "a checksum that does not fit", Seq(0));
         for (error, stays) in [(io(), true), (TapeError::Damaged(damaged()), false)] {
             store.fork(&parent, Some(Seq(1)), &fork, Millis(2)).unwrap();
             let failure = unsound(&store, &fork, error);

@@ -91,9 +91,7 @@ pub(super) fn price(text: &str) -> Result<Price, String> {
         text.split('/').map(|usd| usd.parse::<PicoUsd>().map(PicoUsd::to_micro)).collect();
     match kinds.map_err(|error| error.to_string())?.as_slice() {
         [input, output] => Ok(Price::new(*input, *output)),
-        [input, output, read, write] => {
-            Ok(Price { cache_read: Some(*read), cache_write: Some(*write), ..Price::new(*input, *output) })
-        }
+        [input, output, read, write] => Ok(Price::new(*input, *output).cache_read(*read).cache_write(*write)),
         _ => Err("write it as INPUT/OUTPUT or INPUT/OUTPUT/CACHE_READ/CACHE_WRITE".to_owned()),
     }
 }

@@ -15,10 +15,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tamtam::{
-    EventKind, MessageId, Outcome, Runtime, Seq, Session, SessionId, SessionOptions,
+    EventKind, EventStream, MessageId, ModelRef, Outcome, Runtime, Seq, Session, SessionId, SessionOptions,
     model::{Reply, Scripted},
     permission::Profile,
-    session::{Entry, EventStream, ModelRef, Next},
+    session::{Entry, Next},
     supervisor::Status,
     tape::TapeStoreExt as _,
     tool::Toolbox,
@@ -79,8 +79,7 @@ fn script() -> Scripted {
             .expecting("farewell.txt"),
         Reply::empty().at_barrier(GOODBYE).with_text("Goodbye.").expecting(format!("user: {GOODBYE}")),
     ];
-    Scripted::from_list(replies, tamtam::model::By::Answers)
-        .named(ModelRef { provider: "scripted".into(), model: "demo".into() })
+    Scripted::from_list(replies, tamtam::model::ScriptBy::Answers).named(ModelRef::new("scripted", "demo"))
 }
 
 /// Runs the demo.
@@ -198,6 +197,7 @@ impl Play {
             let event = match self.events.next().await {
                 Some(Next::Event(event)) => event,
                 Some(Next::Lagged(missed)) => return Err(Failure::failed(format!("{missed} events were missed"))),
+                Some(_) => continue,
                 None => return Err(Failure::failed("the session was closed before the demo ended")),
             };
             for line in self.narrator.tell(&event.kind, &self.runtime.crashes()) {

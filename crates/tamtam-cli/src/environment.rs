@@ -16,7 +16,7 @@ use tamtam::{
     tool::Toolbox,
     tools::{
         Sandbox, Setup,
-        process::{Watch, watch},
+        process::{WatchBy, watch},
     },
 };
 
@@ -122,10 +122,10 @@ impl Environment {
 
     /// The watcher, which ends the processes of calls if this process is killed: this program again, by `/proc/self/exe`, so that a
     /// replaced file changes nothing; a shell script if that path does not exist.
-    pub(super) fn watch() -> Watch {
+    pub(super) fn watch() -> WatchBy {
         let itself = Path::new("/proc/self/exe");
-        let program = if itself.exists() { itself.to_owned() } else { return Watch::Shell };
-        Watch::Program { program, arguments: vec!["__watch".into()] }
+        let program = if itself.exists() { itself.to_owned() } else { return WatchBy::Shell };
+        WatchBy::Program { program, arguments: vec!["__watch".into()] }
     }
 
     /// How long appends are held back, for the test of the tape-first rule.

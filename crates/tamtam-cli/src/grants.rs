@@ -77,6 +77,7 @@ fn in_words(granted: &Granted) -> String {
         Scope::Turn => "turn",
         Scope::Session => "session",
         Scope::Project => "project",
+        _ => "other",
     };
     let who = granted.who.as_ref().map_or_else(String::new, |who| format!(" by {}", escape::line(who)));
     let (time, allows) = (tapes::moment(granted.time), escape::line(&granted.allows()));
@@ -180,6 +181,7 @@ impl Host {
                     events = listen().await?;
                     continue;
                 }
+                Some(_) => continue,
                 None => return Err(SendError::Closed.to_string()),
             };
             match &event.kind {

@@ -208,7 +208,7 @@ pub(super) fn of_keys(environment: &Environment) -> Option<(ModelRef, &'static s
     PROVIDERS.iter().find_map(|known| {
         let (variable, _) = key_of(known.key_variables, environment)?;
         let (provider, model) = DEFAULTS.iter().find(|(name, _)| *name == known.name)?;
-        Some((ModelRef { provider: (*provider).into(), model: (*model).into() }, variable))
+        Some((ModelRef::new(*provider, *model), variable))
     })
 }
 
@@ -231,7 +231,7 @@ async fn find(base_url: Option<&str>, environment: &Environment) -> Result<(Mode
     match first.ok().flatten() {
         Some(model) => {
             let why = format!("the first model of the server at {}; --model chooses another", shown(&url));
-            Ok((ModelRef { provider: "local".to_owned(), model }, why))
+            Ok((ModelRef::new("local", model), why))
         }
         None => Err(no_model(&format!("no key is set, and no server answers at {}", shown(&url)))),
     }

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value, json};
 use tamtam::{
     ModelRef, SessionId,
-    permission::{Action, Globs, Judgement, Verdict, seen_from, with_parts},
+    permission::{Action, Globs, Judgement, RuleVerdict, seen_from, with_parts},
     session::Settings,
     tool::{Access, Tool, ToolContext, Toolbox, Workspace},
     tools::process::Processes,
@@ -42,7 +42,7 @@ pub(super) async fn tool(given: ToolArguments, environment: &Environment) -> Res
         _ = tokio::signal::ctrl_c() => Err(Failure::quiet(Exit::Aborted)),
     };
     if ended.is_err() {
-        context.cancel.cancel();
+        context.cancel();
     }
     let swept = context.processes.close().await;
     if !swept.left.is_empty() {
@@ -64,7 +64,7 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     let mut turn = TurnArguments::default();
     turn.setup.permission.clone_from(&given.permission);
     let rights = rules::rights(&config.over(&turn, None).0.setup.permission, &config, rules::Audience::Someone)?;
-    let model = ModelRef { provider: String::new(), model: String::new() };
+    let model = ModelRef::new("", "");
     let mut settings = Settings::new(root.to_string_lossy(), model);
     (settings.host, settings.rules, settings.granted) = (rights.host, rights.session, config.granted_rules());
     let globs = Globs::default();
@@ -85,7 +85,7 @@ pub(super) fn permit(given: &PermitArguments, environment: &Environment) -> Resu
     let why = if is_stopped { why(&at_ends, &linked, true) } else { why(&verdict, &accesses, false) };
     // A person would be asked about each of them, where one rule more would not be enough.
     let asks: Vec<_> = verdict.asked.iter().filter_map(|at| accesses.get(*at)).map(Access::to_string).collect();
-    let Judgement { action, rule, layer } = if is_stopped { at_ends.judgement } else { verdict.judgement };
+    let Judgement { action, rule, layer, .. } = if is_stopped { at_ends.judgement } else { verdict.judgement };
     let decision = if is_stopped { Action::Deny } else { action };
     let mut said = json!({"decision": decision, "rule": rule, "layer": layer, "why": why});
     if confined && decision == Action::Allow {
@@ -116,7 +116,7 @@ fn end_of_links(workspace: &Workspace, access: &Access) -> Option<Access> {
     (real != Path::new(&access.pattern)).then(|| Access::new(&access.permission, real.to_string_lossy()))
 }
 
-fn why(verdict: &Verdict, accesses: &[Access], is_linked: bool) -> String {
+fn why(verdict: &RuleVerdict, accesses: &[Access], is_linked: bool) -> String {
     let Some(access) = verdict.decided.and_then(|at| accesses.get(at)) else {
         return "no rule can match this call, so a person is asked".to_owned();
     };

@@ -55,6 +55,7 @@ pub(super) fn lack(behind: Behind) -> Option<String> {
         Behind::No => None,
         Behind::Sessions(count) => Some(format!("{count} sessions are not completely indexed")),
         Behind::Unknown => Some("another process is writing the index".to_owned()),
+        _ => Some("the index is behind".to_owned()),
     }
 }
 

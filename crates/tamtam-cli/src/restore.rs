@@ -11,7 +11,7 @@ use std::{fmt::Write as _, path::Path};
 
 use tamtam::{
     Seq,
-    ops::{self, FilePlan, Restore, RestoreError, Step},
+    ops::{self, FilePlan, FileStep, Restore, RestoreError},
     tape::{Store, TapeStoreExt as _},
 };
 
@@ -85,10 +85,10 @@ pub(super) struct Work {
 impl Work {
     pub(super) fn of(plan: &FilePlan, how: Restore) -> Work {
         let (to_change, refused) = (plan.to_change().count(), plan.refused().count());
-        let conflicts = plan.refused().filter(|file| matches!(file.step, Step::Conflict { .. })).count();
+        let conflicts = plan.refused().filter(|file| matches!(file.step, FileStep::Conflict { .. })).count();
         match how {
             Restore::Over => Work { how, to_change: to_change + conflicts, refused: refused - conflicts, conflicts: 0 },
-            Restore::Whole | Restore::Rest => Work { how, to_change, refused, conflicts },
+            _ => Work { how, to_change, refused, conflicts },
         }
     }
 

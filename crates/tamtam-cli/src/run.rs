@@ -25,10 +25,10 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, Message, ModelRef, Outcome, Part, Seq, Session,
+    Delivery, EventStream, Message, ModelRef, Outcome, Part, Seq, Session,
     model::ErrorKind,
     runtime::{CommandError, Commanded},
-    session::{EventStream, Next, TurnEnd},
+    session::{Next, TurnEnd},
 };
 use tokio::sync::mpsc;
 

@@ -10,11 +10,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tamtam::{
     SessionId,
-    tool::SandboxTerms,
-    tools::{
-        Sandbox, SandboxMode,
-        process::{Network, SandboxLevel},
-    },
+    tool::{Network, SandboxTerms},
+    tools::{Sandbox, SandboxMode, process::SandboxLevel},
 };
 
 use super::{environment::Environment, failure::Failure};

@@ -11,7 +11,7 @@ use serde_json::json;
 use tamtam::{
     Millis,
     session::Record,
-    tape::{Access, Behind, CaughtUp, Hit, Order, Page, Query, Store, TapeError},
+    tape::{Behind, CaughtUp, Hit, Order, Page, Query, Store, TapeAccess, TapeError},
 };
 
 use super::{
@@ -26,20 +26,15 @@ use super::{
 /// Carries out the command.
 pub(super) fn search(given: &SearchArguments, path: &Path) -> Result<Exit, Failure> {
     given.kind.iter().try_for_each(|kind| known_kind(kind))?;
-    let query = Query {
-        session: given.session.clone(),
-        labels: labels(&given.label)?,
-        kinds: given.kind.clone(),
-        anchor: given.anchor.clone(),
-        since: given.since,
-        until: given.until,
-        order: if given.best { Order::Best } else { Order::Newest },
-        limit: given.limit.into(),
-        after: given.after,
-        whole: given.json,
-        wait: Duration::from_secs(2),
-        ..Query::new(given.query.join(" "))
-    };
+    let mut query = Query::new(given.query.join(" "))
+        .labels(labels(&given.label)?)
+        .kinds(given.kind.clone())
+        .order(if given.best { Order::Best } else { Order::Newest })
+        .limit(given.limit.into())
+        .whole(given.json)
+        .wait(Duration::from_secs(2));
+    (query.session, query.anchor) = (given.session.clone(), given.anchor.clone());
+    (query.since, query.until, query.after) = (given.since, given.until, given.after);
     if !tapes::is_there(path)? {
         return print(if given.json { "" } else { "nothing found: there are no tapes\n" });
     }
@@ -63,7 +58,7 @@ fn known_kind(kind: &str) -> Result<(), Failure> {
 /// A page of hits, after the index was brought up to date; of a store that is open to read only, the page that the index gives now.
 fn searched(store: &Store, query: &Query) -> Result<Page, TapeError> {
     let page = store.search(query)?;
-    if !matches!(page.behind, Behind::Sessions(_)) || store.access() == Access::Read {
+    if !matches!(page.behind, Behind::Sessions(_)) || store.access() == TapeAccess::Read {
         return Ok(page);
     }
     let mut progress = Progress::new();
@@ -82,7 +77,7 @@ fn searched(store: &Store, query: &Query) -> Result<Page, TapeError> {
 fn page_json(page: &Page) -> String {
     let mut text = String::new();
     for hit in &page.hits {
-        let Hit { session, seq, kind, anchor, time, snippet, entry } = hit;
+        let Hit { session, seq, kind, anchor, time, snippet, entry, .. } = hit;
         let entry = entry.as_ref().map(tapes::entry_json);
         let hits: Vec<_> = snippet.hits.iter().map(|hit| [hit.start, hit.end]).collect();
         let line = json!({

@@ -191,6 +191,7 @@ fn state(row: &Row) -> &'static str {
         SessionStatus::Live => "awake",
         SessionStatus::Passive if listed.ended => "ended",
         SessionStatus::Passive => "idle",
+        _ => "unknown",
     }
 }
 

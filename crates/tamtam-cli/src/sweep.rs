@@ -19,7 +19,7 @@ use tamtam::{
     Millis, SessionId,
     ops::{self, KeptSession, Sweep, SweepPolicy, SweptSession},
     runtime::DeleteError,
-    tape::{Access, Deleted, Store, StoreOptions, TapeError, TapeStoreExt as _},
+    tape::{Deleted, Store, StoreOptions, TapeAccess, TapeError, TapeStoreExt as _},
     tool::truncate::format_bytes,
 };
 
@@ -55,8 +55,8 @@ pub(super) fn sweep(given: &SweepArguments, path: &Path) -> Result<Exit, Failure
         return said(&Sweep::default(), given.json, given.yes);
     }
     // A dry run needs no right to write.
-    let access = if given.dry_run { Access::Read } else { Access::Write };
-    let store = Store::open(path, StoreOptions { access, ..StoreOptions::default() })?;
+    let access = if given.dry_run { TapeAccess::Read } else { TapeAccess::Write };
+    let store = Store::open(path, StoreOptions::default().access(access))?;
     let plan = ops::sweep_plan(&store, policy, Millis::now(), || false)?;
     if !given.yes {
         if given.dry_run || plan.gone.is_empty() {
@@ -144,10 +144,10 @@ pub(super) async fn delete(path: &Path, id: &SessionId, yes: bool, environment: 
         Progress::warn(&format!("words of session {id} are left for now: {left}"));
     }
     match deleted.session {
-        Deleted::Gone => print(&format!("session {id} is deleted\n")),
         Deleted::Hidden => {
             print(&format!("session {id} is hidden: its forks need it, and it goes with the last of them\n"))
         }
+        _ => print(&format!("session {id} is deleted\n")),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{fmt::Write as _, path::Path, sync::Arc};
 use serde_json::{Value, json};
 use tamtam::{
     Millis, Seq, SessionId, session,
-    tape::{Access, Entry, Rebuilt, Store, StoreOptions, TapeError, TapeStore as _, TapeStoreExt as _},
+    tape::{Rebuilt, Store, StoreOptions, TapeAccess, TapeEntry, TapeError, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) fn is_there(path: &Path) -> Result<bool, TapeError> {
 
 /// Opens the store to read; `None` if there is no such folder.
 pub(super) fn open(path: &Path) -> Result<Option<Store>, TapeError> {
-    let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let options = StoreOptions::default().access(TapeAccess::Read);
     is_there(path)?.then(|| Store::open(path, options)).transpose()
 }
 
@@ -55,7 +55,7 @@ pub(super) fn open_to_change(path: &Path, id: &SessionId) -> Result<Store, TapeE
 pub(super) fn open_with_index(path: &Path) -> Result<Store, TapeError> {
     match Store::open(path, StoreOptions::default()) {
         Err(TapeError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotADirectory => {
-            Store::open(path, StoreOptions { access: Access::Read, ..StoreOptions::default() })
+            Store::open(path, StoreOptions::default().access(TapeAccess::Read))
         }
         opened => opened,
     }
@@ -120,14 +120,14 @@ fn show_sound(store: &Store, id: &SessionId, json: bool) -> Result<Exit, Failure
 }
 
 /// The entries that make up the conversation now: those not rolled back.
-fn trail(entries: &[Entry]) -> session::Trail {
+fn trail(entries: &[TapeEntry]) -> session::Trail {
     let jumps = entries.iter().filter_map(|entry| Some((entry.seq, rolled_back(entry)?.to)));
     let end = entries.last().map_or(Seq::ZERO, |entry| entry.seq);
     session::Trail::new(&jumps.collect(), end)
 }
 
 /// The data of a `rolled_back` entry; `None` for any other kind.
-fn rolled_back(entry: &Entry) -> Option<session::RolledBack> {
+fn rolled_back(entry: &TapeEntry) -> Option<session::RolledBack> {
     if entry.kind == "rolled_back" { serde_json::from_str(entry.data.get()).ok() } else { None }
 }
 
@@ -157,18 +157,18 @@ pub(super) struct EntryJson<'a> {
     data: &'a serde_json::value::RawValue,
 }
 
-pub(super) fn entry_json(entry: &Entry) -> EntryJson<'_> {
-    let Entry { seq, time, cause, turn, step, ticket, input, kind, data } = entry;
+pub(super) fn entry_json(entry: &TapeEntry) -> EntryJson<'_> {
+    let TapeEntry { seq, time, cause, turn, step, ticket, input, kind, data, .. } = entry;
     let cause = cause.as_ref().map(|cause| json!(cause));
     let (seq, time, turn, step, ticket, input) = (*seq, *time, *turn, *step, *ticket, input.as_deref());
     EntryJson { seq, time, cause, turn, step, ticket, input, kind, data }
 }
 
-fn json_line(entry: &Entry) -> String {
+fn json_line(entry: &TapeEntry) -> String {
     serde_json::to_string(&entry_json(entry)).unwrap_or_default()
 }
 
-fn entry_line(entry: &Entry) -> String {
+fn entry_line(entry: &TapeEntry) -> String {
     let at = match (entry.turn, entry.step) {
         (Some(turn), Some(step)) => format!("{turn}.{step}"),
         (Some(turn), None) => turn.to_string(),
@@ -212,7 +212,7 @@ pub(super) fn rebuild(path: &Path) -> Result<Exit, Failure> {
     let rebuilt =
         store.index()?.rebuild_telling(&mut |done| progress.show(&format!("{} entries indexed", done.added)))?;
     drop(progress);
-    let Rebuilt { before, after } = rebuilt;
+    let Rebuilt { before, after, .. } = rebuilt;
     let was = match before {
         Some(before) if before == after => "the index was right before",
         Some(_) => "the index was wrong before",

@@ -33,7 +33,7 @@ pub(super) fn export(given: &ExportArguments, path: &Path) -> Result<Exit, Failu
         store.export(&given.id, spills, &mut file)?;
         return print(&String::from_utf8(file).map_err(|_| Failure::failed("the tape is not text"))?);
     };
-    let Exported { last, anchors, spills } = export_to(&store, given, spills, to)?;
+    let Exported { last, anchors, spills, .. } = export_to(&store, given, spills, to)?;
     print(&format!("{last} entries, {anchors} anchors, {spills} large outputs: {}\n", to.display()))
 }
 
@@ -79,7 +79,7 @@ pub(super) fn import(given: &ImportArguments, path: &Path, environment: &Environ
     let options = given.as_id.clone().into_iter().fold(options, ImportOptions::under);
     let store = Store::open(path, StoreOptions::default())?;
     let imported = store.import(&mut BufReader::new(file), &options);
-    let Imported { session, last, anchors, spills } = imported.map_err(|error| match error {
+    let Imported { session, last, anchors, spills, .. } = imported.map_err(|error| match error {
         TapeError::Exists { .. } => Failure::failed(format!("{error}: import it under another id with --as ID")),
         other => other.into(),
     })?;

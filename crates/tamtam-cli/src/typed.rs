@@ -98,6 +98,7 @@ pub(super) fn more_answers(resource: Resource) -> String {
         Resource::Bytes => "50000 bytes more",
         Resource::Calls => "10 calls more",
         Resource::Tasks => "2 tasks more",
+        _ => "10 more",
     };
     let number = example.split(' ').next().unwrap_or_default();
     format!("[y] the same amount again · [a] no limit · [n] stop · {number}: {example}")

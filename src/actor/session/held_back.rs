@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::tape::{Appended, Entry, OpenTape, TapeError};
+use crate::tape::{Appended, OpenTape, TapeEntry, TapeError};
 
 /// The most appends that are held back; beyond that, `append` blocks.
 const WAITING_MAX: usize = 4_096;
@@ -18,13 +18,13 @@ const WAITING_MAX: usize = 4_096;
 /// A session's tape, written at once or behind.
 pub(super) enum Tape {
     InTime(OpenTape),
-    Behind(mpsc::SyncSender<(Instant, Vec<Entry>)>),
+    Behind(mpsc::SyncSender<(Instant, Vec<TapeEntry>)>),
 }
 
 impl Tape {
     pub(super) fn new(mut tape: OpenTape, hold_back: Option<Duration>) -> Tape {
         let Some(by) = hold_back else { return Tape::InTime(tape) };
-        let (send, receive) = mpsc::sync_channel::<(Instant, Vec<Entry>)>(WAITING_MAX);
+        let (send, receive) = mpsc::sync_channel::<(Instant, Vec<TapeEntry>)>(WAITING_MAX);
         // The thread ends, and gives the tape back, when the session's actor is gone and all held appends are written.
         std::thread::spawn(move || {
             for (appended, entries) in receive {
@@ -38,7 +38,7 @@ impl Tape {
         Tape::Behind(send)
     }
 
-    pub(super) fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+    pub(super) fn begin_anchor(&mut self, name: &str, first: &TapeEntry) -> Appended {
         match self {
             Tape::InTime(tape) => tape.begin_anchor(name, first),
             // A tape that is written behind gets the entry of the anchor as an ordinary entry.
@@ -46,7 +46,7 @@ impl Tape {
         }
     }
 
-    pub(super) fn append(&mut self, entries: &[Entry]) -> Appended {
+    pub(super) fn append(&mut self, entries: &[TapeEntry]) -> Appended {
         match self {
             Tape::InTime(tape) => tape.append(entries),
             Tape::Behind(send) => {

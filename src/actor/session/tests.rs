@@ -13,7 +13,7 @@ use crate::{
     actor::slot::{Admission, Phase, Slept, Work},
     error::{OpenError, PassivateError, SendError},
     kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
-    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    model::{AnswerPart, ErrorKind, ModelAnswer, ModelError},
     session::BranchError,
     tape::{LINE_BYTES_MAX, TapeError, TapeStore as _, TapeStoreExt as _},
     tool::ToolResult,
@@ -196,7 +196,7 @@ async fn an_outcome_is_told_when_it_is_on_the_tape() {
     drop(bench.send("m"));
     let ticket = bench.request();
     bench.hold_up_the_disk();
-    bench.answered(ticket, Answer::new(Vec::new(), Finish::Stop));
+    bench.answered(ticket, ModelAnswer::new(Vec::new(), Finish::Stop));
     let slot = bench.live.slot.clone();
     let mut outcome = Box::pin(slot.until(|now| now.state.turn.is_none().then_some(Ok(()))));
     assert!(futures_util::poll!(&mut outcome).is_pending() && bench.live.state.turn.is_some());
@@ -241,7 +241,7 @@ async fn a_report_that_is_too_large_is_recorded_smaller() {
     let text = AnswerPart::Text { text: "x".repeat(LINE_BYTES_MAX), extra: None };
     let before = bench.live.state.spent.usage.output;
     let usage = crate::words::usage::Usage { input: 9, output: 4_000_000, ..Default::default() };
-    let answer = Answer { usage, ..Answer::new(vec![text], Finish::Stop) };
+    let answer = ModelAnswer { usage, ..ModelAnswer::new(vec![text], Finish::Stop) };
     bench.answered(bench.request(), answer);
     let end = bench.live.state.ended.back().unwrap();
     assert_eq!(end.outcome, Outcome::CutShort, "{end:?}");
@@ -279,7 +279,7 @@ async fn a_stop_that_is_not_recorded_after_all_holds_nothing_back() {
     drop(bench.send("m"));
     bench.hold_up_the_disk();
     let call = AnswerPart::Call { id: "c".into(), name: "waits".into(), input: "{}".into(), extra: None };
-    bench.answered(bench.request(), Answer::new(vec![call], Finish::ToolCalls));
+    bench.answered(bench.request(), ModelAnswer::new(vec![call], Finish::ToolCalls));
     let large = Message::user("x".repeat(LINE_BYTES_MAX)).with_id("large".into());
     let delivery = Delivery::Steer(Steering::AbortRunning);
     let stop = bench.ask(SendMessage { message: large, delivery, expect_turn: None, agent: None });

@@ -17,7 +17,7 @@ use crate::{
         state::{Next, TURNS_REMEMBERED},
         turn::advance,
     },
-    model::{Answer, AnswerPart, Item, UserItem},
+    model::{AnswerPart, Item, ModelAnswer, UserItem},
     words::ids::{MessageId, Seq},
 };
 
@@ -97,7 +97,7 @@ impl State {
         &mut self,
         seq: Seq,
         ticket: Seq,
-        answer: &Arc<Answer>,
+        answer: &Arc<ModelAnswer>,
         interrupted: bool,
         charge: Charge,
     ) {

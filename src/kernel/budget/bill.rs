@@ -27,6 +27,7 @@ use crate::{
 
 /// Every model request of a session that used something, in the order in which they were closed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Bill {
     /// The requests.
     pub lines: Vec<BillLine>,

@@ -17,6 +17,7 @@ use crate::{
 /// The limits of a session and of each of its turns, and what happens at a breach.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Budget {
     /// What the session may use over its whole life, with its children, theirs, and merged forks. Of time, only the session's own
     /// turns count.
@@ -27,6 +28,17 @@ pub struct Budget {
     pub turn: Limits,
     /// What happens when a limit does not allow the next piece of work.
     pub on_breach: OnBreach,
+}
+
+impl Budget {
+    crate::words::setters::setters! {
+        /// Limits [the whole session](#structfield.session).
+        session: Limits;
+        /// Limits [each turn](#structfield.turn).
+        turn: Limits;
+        /// Sets [what happens at a breach](#structfield.on_breach).
+        on_breach: OnBreach;
+    }
 }
 
 /// What happens when a limit does not allow the next piece of work. When a limit of time ends while work runs, the work is stopped,
@@ -48,6 +60,7 @@ pub enum OnBreach {
 /// Whose limit it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Extent {
     /// The session's own.
     Session,
@@ -60,6 +73,7 @@ pub enum Extent {
 /// A limit that does not allow the next piece of work. The core looks for breaches before work begins; a limit of time may also be
 /// breached while work runs. The unit of the amounts is that of the resource, such as tokens or picodollars ([`Resource`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Breach {
     /// The resource that is limited.
     pub resource: Resource,
@@ -120,6 +134,7 @@ impl fmt::Display for Breach {
 
 /// An open question to a person: for more of a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenBudgetAsk {
     /// The limit, and what would be needed.
     pub breach: Breach,

@@ -8,7 +8,7 @@
 //! resource needs a variant and a field here, and a place in [`Resource::ALL`]. The compiler finds each `match` that needs a line,
 //! but not a missing place in `ALL`: the sums and checks of budgets would pass over the resource.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use crate::words::usage::{MicroUsd, PICO_IN_MICRO, PicoUsd};
 /// A resource that may be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Resource {
     /// Tokens of all kinds, read and written.
     Tokens,
@@ -64,6 +65,7 @@ impl fmt::Display for Resource {
 /// Limits, or what is left of them: there `None` is no limit. Also amounts, where `None` is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Limits {
     /// Tokens of all kinds, read and written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,11 +137,31 @@ impl Limits {
 
     /// The smaller limit of each resource.
     #[must_use]
-    pub fn or_less(&self, other: &Limits) -> Limits {
+    pub(crate) fn or_less(&self, other: &Limits) -> Limits {
         Limits::each(|resource| match (self.of(resource), other.of(resource)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         })
+    }
+
+    /// Limits the [time](#structfield.time_ms).
+    #[must_use]
+    pub fn time(mut self, time: Duration) -> Limits {
+        self.time_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    crate::words::setters::setters! {
+        /// Limits the [tokens](#structfield.tokens).
+        tokens: u64 = Some(tokens);
+        /// Limits the [money](#structfield.usd).
+        usd: PicoUsd = Some(usd);
+        /// Limits the [tool calls](#structfield.calls).
+        calls: u64 = Some(calls);
+        /// Limits the [tasks](#structfield.tasks).
+        tasks: u64 = Some(tasks);
+        /// Limits the [bytes of results](#structfield.bytes).
+        bytes: u64 = Some(bytes);
     }
 }
 

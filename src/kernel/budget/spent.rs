@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{Limits, context::of_item},
-    model::{Answer, Item, ModelError, Price},
+    model::{Item, ModelAnswer, ModelError, Price},
     words::{
         ids::Millis,
         is_default,
@@ -23,6 +23,7 @@ use crate::{
 /// What was used, by kind. Sums stop at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Spent {
     /// Model requests that used something: those that came to an end, and those that were lost in a crash; summaries included.
     pub requests: u64,
@@ -107,6 +108,7 @@ impl Spent {
 
 /// What tasks used, with their own tasks and with merged forks, in the JSON that other programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ShownTasks {
     /// How many tasks were given, by the session and by its tasks.
     pub count: u64,
@@ -157,6 +159,7 @@ impl AddAssign<Charge> for Spent {
 
 /// The usage and the cost of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Charge {
     /// The tokens: the provider's figures, or our estimate where it gave none.
     pub usage: Usage,
@@ -185,23 +188,23 @@ impl Charge {
 /// spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Reserve {
+pub(crate) struct Reserve {
     /// The most tokens that the request reads, as far as can be told before.
-    pub input: u64,
+    pub(crate) input: u64,
     /// The tokens that the request may write; 0 where no budget limits tokens or money.
-    pub output: u64,
+    pub(crate) output: u64,
 }
 
 impl Reserve {
     /// The sum of both, in tokens.
     #[must_use]
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 
     /// The charge of a lost request: all that was reserved.
     #[must_use]
-    pub fn lost(&self, price: Option<&Price>) -> Charge {
+    pub(crate) fn lost(&self, price: Option<&Price>) -> Charge {
         let usage = Usage { input: self.input, output: self.output, ..Usage::default() };
         let cost = Cost::of(price.and_then(|price| price.most(self.input, self.output)));
         Charge { usage, estimated: true, cost }
@@ -218,12 +221,12 @@ pub(in crate::kernel) fn in_vain(tries: u32, reserved: Reserve, price: Option<Pr
 }
 
 /// Our estimate of an answer's tokens, where the provider gave none.
-pub(in crate::kernel) fn estimate(read: u64, answer: &Answer) -> Option<Usage> {
+pub(in crate::kernel) fn estimate(read: u64, answer: &ModelAnswer) -> Option<Usage> {
     (answer.usage.total() == 0).then(|| Usage { input: read, output: written(answer), ..Usage::default() })
 }
 
 /// Our estimate of the tokens that an answer took to write.
-pub(in crate::kernel) fn written(answer: &Answer) -> u64 {
+pub(in crate::kernel) fn written(answer: &ModelAnswer) -> u64 {
     of_item(&Item::Assistant(answer.clone()))
 }
 
@@ -235,19 +238,19 @@ pub(in crate::kernel) fn estimate_of_failure(read: u64, error: &ModelError) -> O
 /// The budget bookkeeping of a session, beside what it has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Account {
+pub(crate) struct Account {
     /// What the parent granted to the session, counted from `base`; `None` without a grant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grant: Option<Limits>,
+    pub(crate) grant: Option<Limits>,
     /// What the session had spent when the grant was given, its ended tasks included.
-    pub base: Spent,
+    pub(crate) base: Spent,
     /// What counted as used when the grant was given: `base` as amounts, with what was written off by then.
     #[serde(skip_serializing_if = "Limits::is_none")]
-    pub base_used: Limits,
+    pub(crate) base_used: Limits,
     /// Grants that the session gave to children and that nobody gave account of: they count as used.
     #[serde(skip_serializing_if = "Limits::is_none")]
-    pub written_off: Limits,
+    pub(crate) written_off: Limits,
     /// When the clock of the running turn was started; `None` while it stands still.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Millis>,
+    pub(crate) since: Option<Millis>,
 }

@@ -31,6 +31,7 @@ use crate::{
 
 /// How a child is tied to its parent: two flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Link {
     /// Whether the child is stopped when its parent's turn is aborted, and ended when its parent ends. A crash of the parent does
     /// neither.
@@ -59,6 +60,7 @@ impl Default for Link {
 
 /// How a task ended, as its parent is told: exactly once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Down {
     /// Why it is over.
     #[serde(flatten)]
@@ -163,6 +165,7 @@ impl std::fmt::Display for DownReason {
 
 /// What a child is made from. Kept on its parent's tape, so that the same child can be made after a crash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TaskOrder {
     /// The settings of the child; never wider than its parent's.
     pub settings: Settings,
@@ -173,7 +176,7 @@ pub struct TaskOrder {
     pub terms: Terms,
     /// Whether the child exists, and its task before this one is over: it goes on with what it knows.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub again: bool,
+    pub(crate) again: bool,
 }
 
 impl TaskOrder {
@@ -199,6 +202,7 @@ pub struct Terms {
 
 /// A further task for a child whose task before it is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NextTask {
     /// The message that is the task.
     pub prompt: MessageId,
@@ -209,6 +213,7 @@ pub struct NextTask {
 
 /// An open task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenTask {
     /// The child.
     pub child: SessionId,
@@ -224,7 +229,7 @@ pub struct OpenTask {
     pub order: Option<Arc<TaskOrder>>,
     /// The strongest order that this session has given the child.
     #[serde(rename = "told")]
-    pub stop_level: StopLevel,
+    pub(crate) stop_level: StopLevel,
     /// Why the task alone was told to stop; `None` where it stops with its parent, or works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Arc<str>>,
@@ -237,7 +242,7 @@ pub struct OpenTask {
 /// What a child was told by its parent. The level only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StopLevel {
+pub(crate) enum StopLevel {
     /// To do its work.
     #[default]
     Run,
@@ -251,6 +256,7 @@ pub enum StopLevel {
 
 /// An ended task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TaskEnd {
     /// The ticket of the task.
     pub ticket: Seq,
@@ -262,6 +268,7 @@ pub struct TaskEnd {
 
 /// The origin of a child: its parent and its task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Origin {
     /// The parent; for an orphan, the last parent.
     pub parent: SessionId,
@@ -286,6 +293,7 @@ pub struct Origin {
 
 /// A new tie between a parent's ticket and a child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Tie {
     /// The parent.
     pub parent: SessionId,

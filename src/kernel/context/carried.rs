@@ -32,26 +32,31 @@ const LISTED_MAX: usize = 200;
 /// The data that is carried on from the part of a conversation that was cut off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Carried {
+pub(crate) struct Carried {
     /// The words of pinned messages in the part that was cut off, whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pinned: Vec<String>,
+    pub(crate) pinned: Vec<String>,
     /// The host's own words in that part, because no summary is sure to keep a rule; long ones are shortened. If they are too many,
     /// those in the middle go, and the oldest and the newest stay.
-    pub users: Vec<String>,
+    pub(crate) users: Vec<String>,
     /// The summaries of branches in that part: they are never summed up again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub branches: Vec<String>,
+    pub(crate) branches: Vec<String>,
     /// The files that were touched in that part.
-    pub files: FileOperations,
+    pub(crate) files: FileOperations,
     /// The calls in that part.
-    pub calls: ReplacedCalls,
+    pub(crate) calls: ReplacedCalls,
 }
 
 impl Carried {
     /// Adds items that are cut off, and their calls. `limit` is the bound in tokens for the host's words, and for the branches;
     /// files and calls have half of it each.
-    pub fn note<'a>(&mut self, items: impl Iterator<Item = &'a Item> + Clone, replaced: &[Replaced], limit: u64) {
+    pub(crate) fn note<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a Item> + Clone,
+        replaced: &[Replaced],
+        limit: u64,
+    ) {
         for item in items.clone() {
             let Item::User(user) = item else { continue };
             match Speaker::of(user) {
@@ -123,6 +128,7 @@ fn fit_words(words: &mut Vec<String>, tokens_max: u64) {
 /// The files that were read and changed, by the calls of a conversation and their results. The newest come last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct FileOperations {
     /// Read, and never changed.
     pub read: Vec<String>,
@@ -197,22 +203,22 @@ fn target(input: &str) -> Option<String> {
 
 /// A call that is no longer in the context, and where to find it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replaced {
+pub(crate) struct Replaced {
     /// The id that the model gave to the call.
-    pub call: CallId,
+    pub(crate) call: CallId,
     /// The name of the tool.
-    pub tool: String,
+    pub(crate) tool: String,
     /// The path, command or pattern of the call; `None` if its arguments name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
+    pub(crate) target: Option<String>,
     /// The call's ticket, by which its result is found on the tape; `None` if it has no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seq: Option<Seq>,
+    pub(crate) seq: Option<Seq>,
 }
 
 impl Replaced {
     /// The calls among these items.
-    pub fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<Replaced> {
+    pub(crate) fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<Replaced> {
         let mut replaced: Vec<Replaced> = Vec::new();
         let mut of_answer = 0;
         for item in items {
@@ -257,11 +263,11 @@ impl Display for Replaced {
 /// The calls that are no longer in the context, of all compactions: the newest by name, the others by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ReplacedCalls {
+pub(crate) struct ReplacedCalls {
     /// The newest calls, oldest first.
-    pub newest: Vec<Replaced>,
+    pub(crate) newest: Vec<Replaced>,
     /// The number of calls before them.
-    pub earlier: u64,
+    pub(crate) earlier: u64,
 }
 
 impl ReplacedCalls {

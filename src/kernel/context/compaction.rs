@@ -25,19 +25,20 @@ use crate::{
 /// What a session knows of its context beside the history. Part of the stored form of a state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ContextState {
     /// Our estimate of the history's tokens.
-    pub estimated: u64,
+    pub(crate) estimated: u64,
     /// Our estimate of the history's bytes in a request.
     pub bytes: u64,
     /// The provider's last figure for the context, and the factor learned from it.
-    pub meter: Meter,
+    pub(crate) meter: Meter,
     /// The newest summary, as the model wrote it.
     pub summary: Option<Arc<str>>,
     /// The number of items at the front of the history that stand for the part that was cut off: 0 or 1.
-    pub front: usize,
+    pub(crate) front: usize,
     /// The data that is carried on, beside the summary, from the part that was cut off.
-    pub carried: Arc<Carried>,
+    pub(crate) carried: Arc<Carried>,
     /// The pinned messages, in the order in which they were pinned: their words stay whatever is cut off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<Pin>,
@@ -54,13 +55,13 @@ pub struct ContextState {
     /// The number of compactions that took place.
     pub compactions: u64,
     /// A finished compaction that is put in place as soon as no request is open.
-    pub ready: Option<Arc<Compacted>>,
+    pub(crate) ready: Option<Arc<Compacted>>,
     /// The ticket of that compaction; 0 for none.
-    pub ready_ticket: Seq,
+    pub(crate) ready_ticket: Seq,
     /// The entry that recorded that compaction; 0 for none.
-    pub ready_entry: Seq,
+    pub(crate) ready_entry: Seq,
     /// The entry that recorded the newest compaction in place, or the newest handoff with a summary; 0 for none.
-    pub newest: Seq,
+    pub(crate) newest: Seq,
     /// The to-do list of the session. It stays over a compaction, and goes back with the conversation.
     #[serde(skip_serializing_if = "is_default")]
     pub todos: Arc<[Todo]>,
@@ -81,31 +82,33 @@ pub enum CompactionReason {
 
 /// A compaction that was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenCompaction {
     /// Why it was opened.
     pub reason: CompactionReason,
     /// The model that writes the summary.
     pub model: ModelRef,
     /// The position of the first history item that stays; the items before it are replaced.
-    pub first_kept: usize,
+    pub(crate) first_kept: usize,
     /// The position at which the turn begins that the cut goes through; `None` for a cut between turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub split_turn: Option<usize>,
+    pub(crate) split_turn: Option<usize>,
     /// The tokens that the next request would have taken.
     pub used: u64,
     /// The tokens that a request may take.
     pub usable: u64,
     /// The most tokens that the summariser may be shown, by our estimate.
-    pub room: u64,
+    pub(crate) room: u64,
     /// The price of the tokens of the request for the summary; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The tokens that are reserved for that request.
-    pub reserved: Reserve,
+    pub(crate) reserved: Reserve,
 }
 
 /// A finished compaction: what takes the place of the items before the cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Compacted {
     /// What the model wrote; `None` where the oldest part was cut off without a summary.
     pub summary: Option<Arc<str>>,
@@ -116,17 +119,18 @@ pub struct Compacted {
     pub estimated: Option<Usage>,
     /// The number of further tries that the provider read and that came to nothing, or that nobody waited for.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub lost: u32,
+    pub(crate) lost: u32,
     /// The position of the first history item that stays; the items before it are replaced.
-    pub first_kept: usize,
+    pub(crate) first_kept: usize,
     /// The calls among the replaced items.
-    pub replaced: Vec<Replaced>,
+    pub(crate) replaced: Vec<Replaced>,
     /// The most tokens of the host's own words that are carried on.
-    pub carry: u64,
+    pub(crate) carry: u64,
 }
 
 /// A pinned message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Pin {
     /// The message.
     pub message: MessageId,
@@ -136,20 +140,21 @@ pub struct Pin {
 
 /// The entry that undoes a compaction: what stood in the context before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Undone {
     /// The entry that recorded the compaction.
     pub compaction: Seq,
     /// The items that the compaction replaced.
-    pub history: History,
+    pub(crate) history: History,
     /// The number of items at the front that stood for the part that an earlier compaction cut off: 0 or 1.
-    pub front: usize,
+    pub(crate) front: usize,
     /// The summary before the compaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// The data that was carried on before the compaction.
-    pub carried: Arc<Carried>,
+    pub(crate) carried: Arc<Carried>,
     /// The entry that recorded the compaction before this one; 0 for none.
-    pub newest: Seq,
+    pub(crate) newest: Seq,
 }
 
 /// What the refusal of a request taught about its model.

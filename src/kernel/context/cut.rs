@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::{
         kernel::context::{of_item, window::KEEP_RECENT},
-        model::{Answer, AnswerPart, ToolResultItem, UserItem},
+        model::{AnswerPart, ModelAnswer, ToolResultItem, UserItem},
         words::message::{Finish, Part},
     };
 
@@ -72,7 +72,7 @@ mod tests {
                 })),
                 'a' => {
                     let text = AnswerPart::Text { text: "y".into(), extra: None };
-                    history.push(Item::Assistant(Answer::new(vec![text], Finish::Stop)));
+                    history.push(Item::Assistant(ModelAnswer::new(vec![text], Finish::Stop)));
                 }
                 _ => {
                     let calls = (0..2).map(|k| AnswerPart::Call {
@@ -81,7 +81,7 @@ mod tests {
                         input: "{}".into(),
                         extra: None,
                     });
-                    history.push(Item::Assistant(Answer::new(calls.collect(), Finish::ToolCalls)));
+                    history.push(Item::Assistant(ModelAnswer::new(calls.collect(), Finish::ToolCalls)));
                     for k in 0..2 {
                         history.push(Item::Result(ToolResultItem {
                             call: call(k),

@@ -75,7 +75,7 @@ pub(crate) fn prune(history: &History, from: usize, rule: PruneRule<'_>) -> Vec<
 mod tests {
     use super::*;
     use crate::{
-        model::{Answer, ToolResultItem, UserItem},
+        model::{ModelAnswer, ToolResultItem, UserItem},
         words::message::{Finish, Part},
     };
 
@@ -85,7 +85,7 @@ mod tests {
         for (tool, tokens) in turns {
             let user = UserItem { id: "m".into(), parts: vec![Part::text("x")], fragment: Default::default() };
             history.push(Item::User(user));
-            history.push(Item::Assistant(Answer::new(vec![], Finish::ToolCalls)));
+            history.push(Item::Assistant(ModelAnswer::new(vec![], Finish::ToolCalls)));
             let content = match *tool {
                 "pruned" => PRUNED_TEXT.to_owned(),
                 _ => "x".repeat(tokens * 4),

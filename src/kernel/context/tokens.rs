@@ -113,20 +113,20 @@ fn of_file(file: &FilePart) -> u64 {
 /// Estimates come in as running sums, so that a long conversation costs no more than a short one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Meter {
+pub(crate) struct Meter {
     /// The tokens that the provider counted for the last request and its answer together; 0 where there is no figure.
-    pub counted: u64,
+    pub(crate) counted: u64,
     /// Our estimate of the same request and answer, in tokens.
-    pub estimated: u64,
+    pub(crate) estimated: u64,
     /// The learned factor: the provider's tokens for a thousand of our estimate; 0 before the first figure.
-    pub factor: u64,
+    pub(crate) factor: u64,
 }
 
 impl Meter {
     /// Learns from the provider's figure for a request and its answer, for which our estimate was `estimated`.
     ///
     /// A provider that gives no figure (all zero) teaches nothing, and the old figure is dropped: it was for a smaller context.
-    pub fn learn(&mut self, estimated: u64, usage: &Usage) {
+    pub(crate) fn learn(&mut self, estimated: u64, usage: &Usage) {
         self.forget();
         let counted = usage.total();
         if counted > 0 {
@@ -137,13 +137,13 @@ impl Meter {
     }
 
     /// Drops the figure, because the history that it counted was replaced. The factor stays.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         (self.counted, self.estimated) = (0, 0);
     }
 
     /// An estimate, corrected by the learned factor.
     #[must_use]
-    pub fn corrected(&self, estimate: u64) -> u64 {
+    pub(crate) fn corrected(&self, estimate: u64) -> u64 {
         match self.factor {
             0 => estimate,
             factor => estimate.saturating_mul(factor).div_ceil(1_000),
@@ -152,7 +152,7 @@ impl Meter {
 
     /// The most tokens that a request takes, as far as can be told: estimated tokens count a quarter more.
     #[must_use]
-    pub fn at_most(&self, estimated: u64) -> u64 {
+    pub(crate) fn at_most(&self, estimated: u64) -> u64 {
         let with_margin = |tokens: u64| tokens.saturating_add(tokens.div_ceil(4));
         match self.counted {
             0 => with_margin(self.corrected(estimated)),
@@ -163,7 +163,7 @@ impl Meter {
     /// The tokens of a request for which our whole estimate is `estimated`: the provider's figure and an estimate of what came
     /// since, or only the estimate where there is no figure.
     #[must_use]
-    pub fn used(&self, estimated: u64) -> u64 {
+    pub(crate) fn used(&self, estimated: u64) -> u64 {
         match self.counted {
             0 => self.corrected(estimated),
             counted => counted.saturating_add(self.corrected(estimated.saturating_sub(self.estimated))),

@@ -29,17 +29,18 @@ const WINDOW_MIN: u64 = 256;
 
 /// The window of a model, as compaction sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Window {
+pub(crate) struct Window {
     /// Tokens of a request and its answer together.
-    pub context: u64,
+    pub(crate) context: u64,
     /// Tokens that are kept free.
-    pub reserve: u64,
+    pub(crate) reserve: u64,
     /// The most tokens of an answer; 0 where that is not known.
-    pub output: u64,
+    pub(crate) output: u64,
 }
 
 /// How full the context was at a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Fullness {
     /// Tokens that the request takes: the provider's last figure and an estimate of what came since.
     pub used: u64,
@@ -75,7 +76,7 @@ pub(crate) fn carry_max(usable: u64) -> u64 {
 
 /// How full a context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub(crate) enum Level {
     /// There is room.
     Fine,
     /// More than 80 % of the usable tokens are used.
@@ -91,25 +92,25 @@ impl Window {
     ///
     /// The reserve is the larger of 16,384 and `output`, but never more than half of a small window.
     #[must_use]
-    pub fn new(context: u64, output: u64) -> Window {
+    pub(crate) fn new(context: u64, output: u64) -> Window {
         Window { context, reserve: RESERVE_MIN.max(output).min(context / 2), output }
     }
 
     /// The same window with another reserve.
     #[must_use]
-    pub fn with_reserve(self, reserve: u64) -> Window {
+    pub(crate) fn with_reserve(self, reserve: u64) -> Window {
         Window { reserve: reserve.min(self.context), ..self }
     }
 
     /// Tokens that a request may take.
     #[must_use]
-    pub fn usable(&self) -> u64 {
+    pub(crate) fn usable(&self) -> u64 {
         self.context.saturating_sub(self.reserve)
     }
 
     /// How full the window is with `used` tokens.
     #[must_use]
-    pub fn level(&self, used: u64) -> Level {
+    pub(crate) fn level(&self, used: u64) -> Level {
         if used >= self.usable().saturating_add(self.reserve / 2) {
             Level::Full
         } else if used >= self.usable() {
@@ -125,14 +126,14 @@ impl Window {
     /// at least `ANSWER_MIN` (less in a tiny window) and at most `wanted`. Strict providers refuse a request whose prompt and
     /// largest answer do not fit the window together. A fiftieth is left for errors of the estimate.
     #[must_use]
-    pub fn answer_max(&self, used: u64, wanted: u64) -> Option<u64> {
+    pub(crate) fn answer_max(&self, used: u64, wanted: u64) -> Option<u64> {
         let room = self.context.saturating_sub(used).saturating_sub(used / 50);
         (room < wanted).then(|| room.max(ANSWER_MIN.min(self.context / 16)).min(wanted))
     }
 
     /// Tokens at the end of the conversation that a compaction keeps: 20,000, or half of a small window's room.
     #[must_use]
-    pub fn keep(&self) -> u64 {
+    pub(crate) fn keep(&self) -> u64 {
         KEEP_RECENT.min(self.usable() / 2)
     }
 }

@@ -104,6 +104,7 @@ impl Decide for LeaveBranch {
 
 /// A branch that is left, with the messages on it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Branch {
     /// The entry after which the branch begins.
     pub from: Seq,

@@ -35,6 +35,7 @@ pub enum Way {
 
 /// The conversation goes back to a point of the tape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RolledBack {
     /// The newest entry before this one: the rollback was worked out for the conversation as it was there.
     pub from: Seq,
@@ -49,23 +50,23 @@ pub struct RolledBack {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<MessageId>,
     /// The number of history items that stay, from the front.
-    pub keep: usize,
+    pub(crate) keep: usize,
     /// The items that follow them.
     #[serde(default, skip_serializing_if = "History::is_empty")]
-    pub items: History,
+    pub(crate) items: History,
     /// Hash of the history as it was at `to`.
-    pub hash: String,
+    pub(crate) hash: String,
     /// The context as it was at `to`.
-    pub context: Arc<ContextState>,
+    pub(crate) context: Arc<ContextState>,
 }
 
 /// The newest entry that went back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WentBack {
+pub(crate) struct WentBack {
     /// The entry.
-    pub entry: Seq,
+    pub(crate) entry: Seq,
     /// The point that the conversation went back to.
-    pub to: Seq,
+    pub(crate) to: Seq,
 }
 
 impl RolledBack {
@@ -78,6 +79,7 @@ impl RolledBack {
 
 /// The summary of a branch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BranchSummary {
     /// The entry after which the branch began.
     pub from: Seq,
@@ -96,6 +98,7 @@ pub struct BranchSummary {
 
 /// A request for the summary of a branch that is about to be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenBranch {
     /// The model that writes the summary.
     pub model: ModelRef,
@@ -103,33 +106,35 @@ pub struct OpenBranch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The tokens that the request reads and may write, as far as can be told before.
-    pub wanted: Reserve,
+    pub(crate) wanted: Reserve,
     /// The tokens that are reserved for the request.
-    pub reserved: Reserve,
+    pub(crate) reserved: Reserve,
 }
 
 /// The request that wrote the summary of a branch, or was to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BranchRequest {
     /// The ticket that was opened for the request.
-    pub ticket: Seq,
+    pub(crate) ticket: Seq,
     /// The model that wrote the summary.
     pub model: ModelRef,
     /// The price of the model's tokens; `None` where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The tokens that were reserved for the request.
-    pub reserved: Reserve,
+    pub(crate) reserved: Reserve,
     /// Our estimate of the tokens used, where the provider gave no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated: Option<Usage>,
     /// The number of further tries that the provider read and that came to nothing.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub lost: u32,
+    pub(crate) lost: u32,
 }
 
 /// The entry that merges a fork.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Merged {
     /// The id of the fork.
     pub fork: SessionId,
@@ -159,6 +164,7 @@ pub struct Merged {
 
 /// Tells apart the forks that had the same id: after one was deleted, another may be made under its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ForkMade {
     /// The first entry of the fork's own tape.
     pub entry: Seq,
@@ -168,15 +174,15 @@ pub struct ForkMade {
 
 /// The newest entry that merged a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MergedLast {
+pub(crate) struct MergedLast {
     /// The entry.
-    pub entry: Seq,
+    pub(crate) entry: Seq,
     /// The id of the fork.
-    pub fork: SessionId,
+    pub(crate) fork: SessionId,
     /// Which of the forks that had this id.
-    pub made: ForkMade,
+    pub(crate) made: ForkMade,
     /// The newest entry of the fork's tape that is merged.
-    pub to: Seq,
+    pub(crate) to: Seq,
 }
 
 impl Merged {
@@ -192,13 +198,14 @@ impl Merged {
 
     /// Whether there is nothing to merge: nothing was said, and nothing was used.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         self.items.is_empty() && self.files.is_empty() && self.unlisted.is_empty() && self.spent == Spent::default()
     }
 }
 
 /// What a restore did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RestoredFiles {
     /// Changes after this entry were taken back.
     pub since: Seq,
@@ -213,6 +220,7 @@ pub struct RestoredFiles {
 
 /// A file that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RefusedFile {
     /// The path of the file, as it stands on the tape.
     pub path: String,
@@ -222,15 +230,16 @@ pub struct RefusedFile {
 
 /// The anchor that a session goes on from, linked to the one before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AnchorMark {
     /// The number of the tape's file that the anchor begins, from 1.
     pub number: u64,
     /// The name of the anchor.
     pub name: String,
     /// The number of the file before it.
-    pub before: u64,
+    pub(crate) before: u64,
     /// The name of the anchor before it.
-    pub before_name: String,
+    pub(crate) before_name: String,
     /// The last entry of the file before it.
-    pub before_last: Seq,
+    pub(crate) before_last: Seq,
 }

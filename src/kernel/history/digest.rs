@@ -61,6 +61,7 @@ pub(crate) struct Digest {
 /// The session that a session comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Parent {
     /// It is a fork: it goes on from an entry of another session.
     ForkOf {
@@ -90,14 +91,14 @@ impl Parent {
 
 impl Digest {
     /// The digest of these lines.
-    pub(crate) fn of<'l>(lines: impl IntoIterator<Item = &'l tape::Entry>) -> Digest {
+    pub(crate) fn of<'l>(lines: impl IntoIterator<Item = &'l tape::TapeEntry>) -> Digest {
         let mut digest = Digest::default();
         lines.into_iter().for_each(|line| digest.take(line));
         digest
     }
 
     /// Takes the next line of the tape. What this version does not understand is passed over.
-    pub(crate) fn take(&mut self, line: &tape::Entry) {
+    pub(crate) fn take(&mut self, line: &tape::TapeEntry) {
         if PASSED_OVER.contains(&line.kind.as_str()) {
             return;
         }

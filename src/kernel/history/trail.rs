@@ -56,6 +56,7 @@ impl<P: Into<Point>> From<P> for RollbackTarget {
 
 /// Where to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RollbackTarget {
     /// To a point that a host names.
     Point(Point),

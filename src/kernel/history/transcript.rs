@@ -19,7 +19,7 @@ use crate::{
         AgentChoice, CallOpened, Charge, CompactionReason, Entry, Merged, Record, Settings, State, TaskOrder,
         history::trail::Trail,
     },
-    model::{Answer, AnswerPart, Item, Price, ToolResultItem},
+    model::{AnswerPart, Item, ModelAnswer, Price, ToolResultItem},
     tool::{FileImage, FileState, ToolResult},
     words::{
         ids::{MessageId, Millis, Seq, SessionId},
@@ -308,7 +308,7 @@ impl Transcript {
         }
     }
 
-    fn answer(&mut self, entry: &Entry, answer: &Answer, estimate: Option<&Usage>, of_other: Option<Price>) {
+    fn answer(&mut self, entry: &Entry, answer: &ModelAnswer, estimate: Option<&Usage>, of_other: Option<Price>) {
         let (created, model, price) = match self.requested.take() {
             Some((time, model, price)) => (time, Some(model), price),
             None => (entry.time, None, None),

@@ -9,7 +9,7 @@
 
 use crate::{
     kernel::{Down, DownReason, Input, NoSummary, Report},
-    model::{Answer, AnswerPart, ErrorKind, ModelError},
+    model::{AnswerPart, ErrorKind, ModelAnswer, ModelError},
     tape::TapeError,
     tool::{Changes, ToolResult},
     words::message::{ErrorReason, Finish},
@@ -39,7 +39,7 @@ fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option
             let parts = vec![AnswerPart::Text { text, extra: None }];
             let (usage, model) = (answer.usage, answer.model.clone());
             Report::Answered {
-                answer: Answer { usage, model, ..Answer::new(parts, Finish::Length) },
+                answer: ModelAnswer { usage, model, ..ModelAnswer::new(parts, Finish::Length) },
                 calls: Vec::new(),
             }
         }
@@ -82,7 +82,7 @@ fn is_bare(result: &ToolResult) -> bool {
 }
 
 /// Whether an answer has only text, and no more of it than would be kept.
-fn is_short(answer: &Answer) -> bool {
+fn is_short(answer: &ModelAnswer) -> bool {
     let is_text = |part: &AnswerPart| matches!(part, AnswerPart::Text { extra: None, .. });
     answer.parts.iter().all(is_text) && answer.text().len() <= WORDS_BYTES_MAX + 1024
 }

@@ -29,7 +29,7 @@ use crate::{
         state::{Next, short_hash},
         turn::{batch, end, inbox, recover, switch, toolset},
     },
-    model::Answer,
+    model::ModelAnswer,
     words::message::Finish,
 };
 
@@ -262,7 +262,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
 ///
 /// `last` is the number of steps, if the turn may make no further step. The outcome is then the step limit for a turn that would
 /// have gone on, and for a turn whose model was `at_work` with tools until they were taken away. Any other outcome stays as it is.
-pub(in crate::kernel) fn after_answer(answer: &Answer, last: Option<u32>, at_work: bool) -> Next {
+pub(in crate::kernel) fn after_answer(answer: &ModelAnswer, last: Option<u32>, at_work: bool) -> Next {
     let calls = answer.calls().next().is_some();
     let failed = |error: &str| Next::End(Outcome::Failed { error: error.to_owned() });
     let next = match (answer.finish, calls) {

@@ -24,7 +24,7 @@ use crate::{
         },
     },
     model::{AnswerPart, Item},
-    permission::{Action, Verdict, binds, seen_from, stays_in},
+    permission::{Action, RuleVerdict, binds, seen_from, stays_in},
     tool::{Access, CallFacts, ToolResult, Unusable, arguments},
     words::{
         ids::Seq,
@@ -277,7 +277,7 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
 
 /// Asks about what the rules ask about and nobody has granted: of a shell command the parts, else all that the call wants. Parts of
 /// which one decides what another one does (`is_bound`) are asked about together, with the whole text.
-fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &Verdict) -> Ruling {
+fn to_ask(draft: &Draft<'_>, access: Vec<Access>, verdict: &RuleVerdict) -> Ruling {
     let is_granted = |access: &[Access]| draft.state.is_granted(access, draft.env.globs());
     let stays = |access: &Access| stays_in(access, &draft.state.settings.workspace);
     let is_bound = draft.state.settings.is_bound(&access);

@@ -13,7 +13,7 @@ use crate::{
 
 /// An open ticket that the shell must act on, and that has no worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub(crate) enum Due {
     /// A model request is to be made.
     Request(Seq),
     /// A call is to be carried out.
@@ -28,7 +28,7 @@ pub enum Due {
 
 impl State {
     /// The work to begin, in the order of the tickets. `at_work` says whether a ticket has a worker, or a report that waits.
-    pub fn due_work(&self, at_work: impl Fn(Seq) -> bool) -> Vec<Due> {
+    pub(crate) fn due_work(&self, at_work: impl Fn(Seq) -> bool) -> Vec<Due> {
         let open = self.open.iter().filter(|(ticket, _)| !at_work(**ticket));
         let due = open.filter_map(|(ticket, open)| match open {
             // An interrupted turn waits to be told to go on.

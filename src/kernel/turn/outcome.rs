@@ -75,6 +75,7 @@ impl Outcome {
 /// Why an ask was closed without an answer of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum AskClosedWhy {
     /// Nobody answered in time.
     Expired,

@@ -22,7 +22,7 @@ use crate::{
         draft::Draft,
         turn::batch,
     },
-    model::{Answer, AnswerPart, ErrorKind, ModelError, RetryClass},
+    model::{AnswerPart, ErrorKind, ModelAnswer, ModelError, RetryClass},
     tool::CallFacts,
     words::{ids::Seq, message::Finish, usage::Usage},
 };
@@ -43,7 +43,7 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 }
 
 /// Takes the answer of a model, and opens its calls.
-pub(in crate::kernel) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &Answer, calls: &[CallFacts]) {
+pub(in crate::kernel) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &ModelAnswer, calls: &[CallFacts]) {
     if let Some(request) = open_request(draft, ticket) {
         let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
         let mut answer = answer.clone();
@@ -59,7 +59,7 @@ pub(in crate::kernel) fn cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[
     let Some(request) = open_request(draft, ticket) else { return };
     // The provider has read the request and written this much, but gives no figures.
     let read = draft.state.context.meter.used(request.estimated);
-    let written = spent::written(&Answer::new(partial.to_vec(), Finish::Unknown)).saturating_add(thrown_away);
+    let written = spent::written(&ModelAnswer::new(partial.to_vec(), Finish::Unknown)).saturating_add(thrown_away);
     let estimated = Usage { input: read, output: written, ..Usage::default() };
     close_cut_off(draft, ticket, partial, Some(estimated));
 }
@@ -78,7 +78,7 @@ fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], est
     // A thought without its signature and a call without its end would both be refused when sent back.
     let is_text = |part: &&AnswerPart| matches!(part, AnswerPart::Text { text, .. } if !text.is_empty());
     let text = partial.iter().filter(is_text).filter(|_| follows);
-    let answer = Answer::new(text.cloned().collect(), Finish::Unknown);
+    let answer = ModelAnswer::new(text.cloned().collect(), Finish::Unknown);
     draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: true, estimated, price: None });
 }
 

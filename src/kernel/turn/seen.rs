@@ -19,20 +19,20 @@ const BLOCK: usize = 64;
 
 /// A message that was taken before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// The entry that accepted it.
-    pub seq: Seq,
+    pub(crate) seq: Seq,
     /// The disposition that its sender was told.
-    pub disposition: Disposition,
+    pub(crate) disposition: Disposition,
     /// The turn that it was delivered to; `None` while it waits, or if it was taken back.
-    pub turn: Option<Seq>,
+    pub(crate) turn: Option<Seq>,
 }
 
 type Block = Arc<BTreeMap<MessageId, Seen>>;
 
 /// The messages that were accepted, by id. Cheap to clone and to extend. The blocks stand in the order of acceptance.
 #[derive(Clone, Debug, Default)]
-pub struct SeenMessages {
+pub(crate) struct SeenMessages {
     blocks: Arc<Vec<Block>>,
     len: usize,
 }
@@ -40,12 +40,12 @@ pub struct SeenMessages {
 impl SeenMessages {
     /// The record of an accepted message; `None` if the id is unknown or forgotten.
     #[must_use]
-    pub fn get(&self, id: &MessageId) -> Option<&Seen> {
+    pub(crate) fn get(&self, id: &MessageId) -> Option<&Seen> {
         self.blocks.iter().rev().find_map(|block| block.get(id))
     }
 
     /// All of them, in no order that means anything.
-    pub fn iter(&self) -> impl Iterator<Item = (&MessageId, &Seen)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&MessageId, &Seen)> {
         self.blocks.iter().flat_map(|block| block.iter())
     }
 

@@ -169,7 +169,7 @@ impl Settings {
 
     /// The file of the plan, from the workspace on, while the agent `plan` is in force.
     #[must_use]
-    pub fn plan_file(&self) -> Option<&str> {
+    pub(crate) fn plan_file(&self) -> Option<&str> {
         self.switched.as_deref()?.to.plan_file.as_deref()
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Answer, AnswerPart, Endpoint, ReasoningBack, Request, ToolResultItem,
+        AnswerPart, Endpoint, ModelAnswer, ReasoningBack, Request, ToolResultItem,
         assembly::calls,
         body::begin,
         pairs::{NO_RESULT, Said, paired, stray_text},
@@ -198,7 +198,7 @@ fn tool_result(call: &CallId, content: Value, is_error: bool) -> Bytes {
 /// A thought goes back only to the provider that it came from, and with its signature: the API refuses an unsigned thought, as in
 /// an answer that was cut short. Servers that sign nothing may still want it back next to its calls: the quirk
 /// [`ReasoningBack::WithCalls`]. The API also refuses text of white space alone.
-fn answer_blocks(endpoint: &Endpoint, answer: &Answer) -> Bytes {
+fn answer_blocks(endpoint: &Endpoint, answer: &ModelAnswer) -> Bytes {
     let mut out: Vec<Bytes> = Vec::new();
     let unsigned_too = endpoint.quirks.reasoning == ReasoningBack::WithCalls && calls(answer).next().is_some();
     for part in &answer.parts {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Answer, AnswerPart, Endpoint, MaxTokensField, ReasoningBack, Request, ToolResultItem,
+        AnswerPart, Endpoint, MaxTokensField, ModelAnswer, ReasoningBack, Request, ToolResultItem,
         body::{begin, to_json},
         pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_name, said_by_user, short_id, write_json},
@@ -154,7 +154,7 @@ fn result_fragment(result: &ToolResultItem, takes: Takes) -> Bytes {
 }
 
 /// The message of an answer; empty if it has neither text nor calls, because servers refuse an empty message.
-fn assistant(endpoint: &Endpoint, answer: &Answer) -> Bytes {
+fn assistant(endpoint: &Endpoint, answer: &ModelAnswer) -> Bytes {
     let own_value = |extra, name: &str| endpoint.own(extra).and_then(|value| value.get(name)).cloned();
     let text = answer.text();
     let mut thought = String::new();

@@ -10,7 +10,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    By, Reply, Scripted,
+    Reply, ScriptBy, Scripted,
     reply::{Beat, Call, End},
 };
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
 /// Why a text is not a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad script: {place}: {what}")]
+#[non_exhaustive]
 pub struct BadScript {
     /// The place in the text, such as `replies[2].calls[0].name`.
     pub place: String,
@@ -35,7 +36,7 @@ struct ScriptFile {
     #[serde(default)]
     model: Option<Name>,
     #[serde(default)]
-    by: By,
+    by: ScriptBy,
     #[serde(default)]
     limits: ModelLimits,
     #[serde(default)]

@@ -17,7 +17,7 @@ fn said(text: &str) -> Item {
 }
 
 fn answered() -> Item {
-    Item::Assistant(Answer::new(vec![], Finish::Stop))
+    Item::Assistant(ModelAnswer::new(vec![], Finish::Stop))
 }
 
 fn request(key: &str, items: Vec<Item>) -> Request {
@@ -30,7 +30,7 @@ fn after(answers: usize) -> Request {
     request("", (0..answers).map(|_| answered()).collect())
 }
 
-async fn ask(script: &Scripted, request: &Request) -> Result<Answer, ModelError> {
+async fn ask(script: &Scripted, request: &Request) -> Result<ModelAnswer, ModelError> {
     script.stream(request, &mut |_: Delta| {}).await
 }
 
@@ -81,7 +81,8 @@ async fn a_key_seen_before_gets_the_reply_it_got_before() {
 #[tokio::test]
 async fn by_answers_the_history_chooses_the_reply() {
     let error = || Reply::error(ModelError::new(ErrorKind::Server, "down"));
-    let script = || Scripted::from_list(["zero".into(), error(), error(), "one".into(), "two".into()], By::Answers);
+    let script =
+        || Scripted::from_list(["zero".into(), error(), error(), "one".into(), "two".into()], ScriptBy::Answers);
     let first = script();
     assert_eq!(text(&first, &after(0)).await, "zero");
     assert_eq!(text(&first, &after(1)).await, "error: down");
@@ -98,7 +99,7 @@ async fn by_answers_the_history_chooses_the_reply() {
 async fn conditions_and_expectations_look_at_the_request() {
     let replies =
         ["zero".into(), Reply::text("sum").when("Summarise"), Reply::text("child").when("task").when_answers(1)];
-    let script = Scripted::from_list(replies, By::Answers);
+    let script = Scripted::from_list(replies, ScriptBy::Answers);
     assert_eq!(text(&script, &request("", vec![said("Summarise it")])).await, "sum");
     assert_eq!(text(&script, &request("", vec![said("a task")])).await, "zero");
     assert_eq!(text(&script, &request("", vec![said("a task"), answered()])).await, "child");
@@ -188,7 +189,7 @@ fn every_field_of_a_file_is_read_and_an_unknown_one_is_named() {
     let script = Scripted::from_json(&all.to_string()).unwrap();
     assert_eq!((script.id().to_string().as_str(), script.limits().context), ("scripted/demo", 10));
     let Choice::List { replies, by } = &script.shared.choice else { panic!("not a list") };
-    assert_eq!((replies.len(), replies[0].beats.len(), replies[1].beats.len(), *by), (6, 7, 5, By::Order));
+    assert_eq!((replies.len(), replies[0].beats.len(), replies[1].beats.len(), *by), (6, 7, 5, ScriptBy::Order));
     let bad = |text: &str| Scripted::from_json(text).err().unwrap().to_string();
     assert!(bad("{").starts_with("bad script: the file: EOF"), "{}", bad("{"));
     let typo = bad(r#"{"replies": ["a", {"txt": "x"}]}"#);

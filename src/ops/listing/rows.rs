@@ -11,8 +11,8 @@ use crate::{
     kernel::{Digest, Parent},
     ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, beside, query::Part},
     tape::{
-        Access, Behind, Entry, FORK_DEPTH_MAX, Fold, Index, ListCost, SessionRow, SessionRows, SessionStatuses,
-        SessionSummary, Store, TapeError,
+        Behind, FORK_DEPTH_MAX, Fold, Index, ListCost, SessionRow, SessionRows, SessionStatuses, SessionSummary, Store,
+        TapeAccess, TapeEntry, TapeError,
     },
     words::ids::SessionId,
 };
@@ -23,7 +23,7 @@ const PIECE: usize = 64;
 impl Fold for Digest {
     const FORM: u32 = 9;
 
-    fn add(&mut self, entries: &[Entry]) {
+    fn add(&mut self, entries: &[TapeEntry]) {
         entries.iter().for_each(|entry| self.take(entry));
     }
 
@@ -36,7 +36,7 @@ impl Fold for Digest {
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
     let mut page = look(store, query);
-    if matches!(&page, Err(TapeError::Index { is_damaged: true, .. })) && store.access() == Access::Write {
+    if matches!(&page, Err(TapeError::Index { is_damaged: true, .. })) && store.access() == TapeAccess::Write {
         // The index broke while it was read. It is rebuilt, and asked once more.
         page = store.index().and_then(|mut index| index.heal()).and_then(|()| look(store, query));
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kernel,
-    tape::{Append, Entry},
+    tape::{Append, TapeEntry},
     words::ids::Seq,
 };
 
@@ -26,6 +26,7 @@ const TELLING: [&str; 4] = ["model", "system", "tools", "items"];
 
 /// The first place where a decision that was made again differs from the tape.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The entry.
     pub seq: Seq,
@@ -76,7 +77,7 @@ pub(super) fn first(append: &Append, decided: &[kernel::Entry], with_inputs: boo
     let recorded = &append.entries;
     // An entry that cannot be written would not be on the tape, so it counts as missing.
     let decided: Vec<_> = decided.iter().map_while(|entry| entry.to_tape().ok()).collect();
-    let is_same = |(a, b): (&Entry, &Entry)| if with_inputs { a == b } else { a.is_like(b) };
+    let is_same = |(a, b): (&TapeEntry, &TapeEntry)| if with_inputs { a == b } else { a.is_like(b) };
     if recorded.len() == decided.len() && recorded.iter().zip(&decided).all(is_same) {
         return None;
     }
@@ -104,7 +105,7 @@ fn keep_name(was: &Value, is: &mut Value) {
 }
 
 /// An entry as one value.
-pub(super) fn whole(entry: &Entry, with_input: bool) -> Value {
+pub(super) fn whole(entry: &TapeEntry, with_input: bool) -> Value {
     let input = entry.input.as_ref().filter(|_| with_input).map(|input| value(input.get()));
     let fields = [
         ("seq", json!(entry.seq)),
@@ -131,9 +132,9 @@ pub(super) type Differing<T> = (String, Option<T>, Option<T>);
 /// The first place where two entries differ, with both values cut short. Shows whole entries where their kinds differ or one is
 /// missing.
 pub(super) fn of_two(
-    a: Option<&Entry>,
-    b: Option<&Entry>,
-    values: impl FnOnce(&Entry, &Entry) -> [Value; 2],
+    a: Option<&TapeEntry>,
+    b: Option<&TapeEntry>,
+    values: impl FnOnce(&TapeEntry, &TapeEntry) -> [Value; 2],
 ) -> Option<Differing<String>> {
     let (path, a, b) = match (a, b) {
         (Some(a), Some(b)) if a.kind == b.kind => {
@@ -145,7 +146,7 @@ pub(super) fn of_two(
             (path.trim_start_matches('.').to_owned(), a.map(Value::to_string), b.map(Value::to_string))
         }
         (a, b) => {
-            let text = |entry: &Entry| format!("{} {}", entry.kind, entry.data.get());
+            let text = |entry: &TapeEntry| format!("{} {}", entry.kind, entry.data.get());
             (String::new(), a.map(text), b.map(text))
         }
     };

@@ -11,12 +11,13 @@ use serde_json::Value;
 
 use super::difference::{of_two, value, whole};
 use crate::{
-    tape::{Append, Entry},
+    tape::{Append, TapeEntry},
     words::ids::Seq,
 };
 
 /// The first place where two tapes differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Divergence {
     /// The seq of the entry, on both tapes.
     pub seq: Seq,
@@ -66,7 +67,7 @@ pub fn diverge(a: &[Append], b: &[Append]) -> Option<Divergence> {
     }
 }
 
-fn placed(appends: &[Append]) -> impl Iterator<Item = ((&PathBuf, usize), &Entry)> {
+fn placed(appends: &[Append]) -> impl Iterator<Item = ((&PathBuf, usize), &TapeEntry)> {
     appends.iter().flat_map(|append| (append.line..).map(|line| (&append.file, line)).zip(&append.entries))
 }
 
@@ -80,7 +81,7 @@ struct Names {
 
 impl Names {
     /// An entry without the values that differ between any two runs.
-    fn plain(&mut self, entry: &Entry) -> Value {
+    fn plain(&mut self, entry: &TapeEntry) -> Value {
         let whole = whole(entry, false);
         if let Some(session) = whole["data"]["session"].as_str().filter(|_| entry.kind == "state") {
             self.session = self.without_names(session);

@@ -12,7 +12,7 @@ use crate::{
     ops::restore::{
         Bench, Restore,
         look::{self, Now, NowFile},
-        plan::{FilePlan, PlannedFile, Step},
+        plan::{FilePlan, FileStep, PlannedFile},
     },
     tool::{
         FileChange, FileImage, FileState,
@@ -26,10 +26,10 @@ pub(super) fn act(plan: &FilePlan, bench: &Bench, how: Restore) -> RestoredFiles
     let mut work = Vec::new();
     for file in &plan.files {
         match &file.step {
-            Step::Nothing => {}
-            Step::Conflict { why } if how != Restore::Over => done.refuse(file, why),
-            Step::NotRestorable { why } => done.refuse(file, why),
-            Step::Restore | Step::Delete | Step::Conflict { .. } => work.push(file),
+            FileStep::Nothing => {}
+            FileStep::Conflict { why } if how != Restore::Over => done.refuse(file, why),
+            FileStep::NotRestorable { why } => done.refuse(file, why),
+            FileStep::Restore | FileStep::Delete | FileStep::Conflict { .. } => work.push(file),
         }
     }
     // Deleting first frees space, and separates the names of one file before its content goes back.

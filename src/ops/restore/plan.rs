@@ -42,7 +42,7 @@ pub struct PlannedFile {
     /// Its path: relative to the workspace, or absolute if it is outside.
     pub path: String,
     /// What would be done.
-    pub step: Step,
+    pub step: FileStep,
     /// The calls and restores that changed it: a call by its ticket, a restore by its entry.
     pub by: Vec<Seq>,
     /// Whether others changed it between two of these changes. A restore removes that change too; its content is kept.
@@ -60,7 +60,7 @@ pub struct PlannedFile {
 /// What is done to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum FileStep {
     /// Its old content, or its old mode, is put back.
     Restore,
     /// The file did not exist before, and is deleted.
@@ -80,7 +80,7 @@ pub enum Step {
 }
 
 impl PlannedFile {
-    fn new(path: &str, step: Step, made: &[&Made], target: FileState, now: Now) -> PlannedFile {
+    fn new(path: &str, step: FileStep, made: &[&Made], target: FileState, now: Now) -> PlannedFile {
         let mut by: Vec<Seq> = made.iter().map(|made| made.by).collect();
         by.dedup();
         PlannedFile { path: path.to_owned(), step, by, others_between: false, diff: None, target, mode: None, now }
@@ -90,12 +90,12 @@ impl PlannedFile {
 impl FilePlan {
     /// The files that a restore would change.
     pub fn to_change(&self) -> impl Iterator<Item = &PlannedFile> {
-        self.files.iter().filter(|file| matches!(file.step, Step::Restore | Step::Delete))
+        self.files.iter().filter(|file| matches!(file.step, FileStep::Restore | FileStep::Delete))
     }
 
     /// The files that must be refused: changed by others since, or not restorable.
     pub fn refused(&self) -> impl Iterator<Item = &PlannedFile> {
-        self.files.iter().filter(|file| matches!(file.step, Step::Conflict { .. } | Step::NotRestorable { .. }))
+        self.files.iter().filter(|file| matches!(file.step, FileStep::Conflict { .. } | FileStep::NotRestorable { .. }))
     }
 }
 
@@ -132,10 +132,10 @@ pub(super) fn back(done: &RestoredFiles, upto: Seq, now: &dyn Fn(&str) -> Now) -
     let files = done.files.iter().rev().map(|change| {
         let now = now(&change.path);
         let step = match (&change.before, now.is(&change.after)) {
-            (_, false) => Step::Conflict { why: "someone else changed it at that moment".to_owned() },
-            (FileState::Absent, true) => Step::Delete,
-            (FileState::File(_), true) => Step::Restore,
-            (FileState::Unknown(why), true) => Step::NotRestorable { why: why.clone() },
+            (_, false) => FileStep::Conflict { why: "someone else changed it at that moment".to_owned() },
+            (FileState::Absent, true) => FileStep::Delete,
+            (FileState::File(_), true) => FileStep::Restore,
+            (FileState::Unknown(why), true) => FileStep::NotRestorable { why: why.clone() },
         };
         let mode = match &change.before {
             FileState::File(image) => Some(image.mode),
@@ -159,7 +159,7 @@ fn elsewhere(path: &str, own: &[&Made]) -> PlannedFile {
             _ => "it is not in the session's workspace".to_owned(),
         },
     };
-    PlannedFile::new(path, Step::NotRestorable { why }, own, before.clone(), Now::Absent)
+    PlannedFile::new(path, FileStep::NotRestorable { why }, own, before.clone(), Now::Absent)
 }
 
 /// The plan for one path. `own` are the changes under this path; `all` are the changes under any hard link of the file.
@@ -190,11 +190,11 @@ fn step(
     now: &Now,
     mode: Option<u32>,
     kept: &dyn Fn(&str) -> bool,
-) -> Step {
+) -> FileStep {
     if now.is(target) && now.has(mode) {
-        return Step::Nothing;
+        return FileStep::Nothing;
     }
-    let cannot = |why: &str| Step::NotRestorable { why: why.to_owned() };
+    let cannot = |why: &str| FileStep::NotRestorable { why: why.to_owned() };
     match target {
         FileState::Unknown(why) => return cannot(why),
         FileState::File(image) => match (&image.hash, &image.not_kept) {
@@ -205,12 +205,12 @@ fn step(
         },
         FileState::Absent => {}
     }
-    let Some((after, or_before)) = last else { return Step::Nothing };
+    let Some((after, or_before)) = last else { return FileStep::Nothing };
     if let FileState::Unknown(why) = after {
         return cannot(why);
     }
     if now.is(after) || or_before.is_some_and(|before| now.is(before)) || now.is(target) {
-        return if *target == FileState::Absent { Step::Delete } else { Step::Restore };
+        return if *target == FileState::Absent { FileStep::Delete } else { FileStep::Restore };
     }
     let why = match now {
         Now::Absent => "someone else deleted it since".to_owned(),
@@ -218,7 +218,7 @@ fn step(
         Now::File(_) => "someone else changed it since".to_owned(),
         Now::Other(what) => format!("it is {what}"),
     };
-    Step::Conflict { why }
+    FileStep::Conflict { why }
 }
 
 /// Whether others changed the file between two changes.

@@ -13,7 +13,7 @@ use crate::{
     ops::restore::{
         act::content,
         look,
-        plan::{FilePlan, PlannedFile, Step},
+        plan::{FilePlan, FileStep, PlannedFile},
     },
     tool::{FileState, files::Vault, workspace::Workspace},
     tools::unified_diff,
@@ -29,7 +29,7 @@ const DIFFS_BYTES_MAX: usize = 1024 * 1024;
 pub(super) fn add_diffs(plan: &mut FilePlan, workspace: &Workspace, vaults: &[Vault]) {
     let mut room = DIFFS_BYTES_MAX;
     for file in &mut plan.files {
-        if !matches!(file.step, Step::Restore | Step::Delete | Step::Conflict { .. }) {
+        if !matches!(file.step, FileStep::Restore | FileStep::Delete | FileStep::Conflict { .. }) {
             continue;
         }
         let diff = match diff(file, workspace, vaults) {
@@ -94,27 +94,27 @@ impl PlannedFile {
     /// The path of the file, and the reason where it is refused.
     pub(crate) fn in_a_line(&self) -> String {
         match &self.step {
-            Step::Conflict { why } | Step::NotRestorable { why } => format!("{}: {}", self.path, plain(why)),
-            Step::Restore | Step::Delete | Step::Nothing => self.path.clone(),
+            FileStep::Conflict { why } | FileStep::NotRestorable { why } => format!("{}: {}", self.path, plain(why)),
+            FileStep::Restore | FileStep::Delete | FileStep::Nothing => self.path.clone(),
         }
     }
 
     fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match &self.step {
-            Step::Restore => "restore",
-            Step::Delete => "delete",
-            Step::Nothing => "as it was",
-            Step::Conflict { .. } => "refused",
-            Step::NotRestorable { .. } => "not restorable",
+            FileStep::Restore => "restore",
+            FileStep::Delete => "delete",
+            FileStep::Nothing => "as it was",
+            FileStep::Conflict { .. } => "refused",
+            FileStep::NotRestorable { .. } => "not restorable",
         };
         write!(f, "{word:9} {}", self.in_a_line())?;
-        let changes = !matches!(self.step, Step::Nothing);
+        let changes = !matches!(self.step, FileStep::Nothing);
         if let (Some(mode), true, Some(now)) = (self.mode, changes, self.now.file())
             && mode != now.info.mode
         {
             write!(f, " (mode {:o} to {mode:o})", now.info.mode)?;
         }
-        if self.others_between && matches!(self.step, Step::Restore | Step::Delete) {
+        if self.others_between && matches!(self.step, FileStep::Restore | FileStep::Delete) {
             f.write_str(" (with what someone else wrote there in between)")?;
         }
         writeln!(f)

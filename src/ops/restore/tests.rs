@@ -165,7 +165,7 @@ impl Scene {
     }
 
     /// What a plan says, path by path.
-    pub(super) fn steps(&self, since: Seq) -> Vec<(String, Step)> {
+    pub(super) fn steps(&self, since: Seq) -> Vec<(String, FileStep)> {
         self.plan(since).files.into_iter().map(|file| (file.path, file.step)).collect()
     }
 }

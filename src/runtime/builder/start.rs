@@ -126,7 +126,7 @@ impl Builder {
 /// The processes of a runtime. First ends the processes that dead runtimes left running on this store, so that none of them works
 /// on the files of a session that continues.
 #[cfg(all(unix, feature = "tools"))]
-async fn processes(store: &crate::actor::tapes::Tapes, watch: crate::process::Watch) -> crate::process::Processes {
+async fn processes(store: &crate::actor::tapes::Tapes, watch: crate::process::WatchBy) -> crate::process::Processes {
     let Some(ledger) = store.processes_path() else { return crate::process::Processes::new(watch, None) };
     let folder = ledger.clone();
     let swept = tokio::task::spawn_blocking(move || crate::process::sweep_dead(&folder)).await;

@@ -18,13 +18,15 @@ use crate::{
     error::{OpenError, SendError, SpawnError},
     kernel::{Budget, Limits, Settings, State, TaskOrder, Terms, bounds, toolset},
     permission::Ruleset,
-    runtime::{SessionOptions, children::of_child},
+    runtime::{children::of_child, options::SessionOptions},
     session::Session,
     task::{TaskConstraints, TaskRequest},
     tool::May,
-    words::ids::{MessageId, Seq, SessionId, new_uuid},
-    words::message::{Message, Part},
-    words::usage::MicroUsd,
+    words::{
+        ids::{MessageId, Seq, SessionId, new_uuid},
+        message::{Message, Part},
+        usage::MicroUsd,
+    },
 };
 
 /// The tools that the child of a request never has: it has no to-do list, and does not plan. (It has the tools for tasks only if
@@ -226,7 +228,7 @@ fn tools(parent: &Session, state: &State, request: &TaskRequest, agent: &Agent) 
 
 fn with_budget(mut settings: Settings, request: &TaskRequest) -> Settings {
     let TaskConstraints { time_budget_ms, tokens, cost_micro_usd } = request.input.constraints;
-    let usd = cost_micro_usd.map(|micro| MicroUsd(micro).to_pico());
+    let usd = cost_micro_usd.map(MicroUsd::to_pico);
     let session = Limits { tokens, usd, time_ms: time_budget_ms, ..Limits::default() };
     settings.budget = Budget { session, ..Budget::default() };
     settings

@@ -76,7 +76,7 @@ fn file(workspace: &str, id: &str, may: &May, room: usize) -> Result<String, Str
     std::io::Read::read_to_end(&mut { read }, &mut bytes).map_err(|error| format!("failed to read {id}: {error}"))?;
     let is_whole = u64::try_from(bytes.len()).unwrap_or(u64::MAX) >= info.bytes;
     let text = String::from_utf8_lossy(&bytes);
-    let head = truncate::head(&text, truncate::Limits::default()).content;
+    let head = truncate::head(&text, truncate::CutLimits::default()).content;
     let lines = truncate::count_lines(&head);
     Ok(match is_whole && head.len() == text.len() {
         true => format!("The file {id}:\n{head}"),

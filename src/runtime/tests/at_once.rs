@@ -6,7 +6,8 @@ use super::*;
 use crate::{
     Outcome,
     kernel::Record,
-    tool::{BoxFuture, Tool, ToolContext, ToolResult},
+    model::BoxFuture,
+    tool::{Tool, ToolContext, ToolResult},
     words::message::ErrorReason,
 };
 

@@ -8,7 +8,7 @@ use crate::{
     session::BranchError,
     session::Rollback,
     tape::tests::support::{FakeDisk, own_folder, small, store_on},
-    tape::{Appended, Entry, MemoryStore},
+    tape::{Appended, MemoryStore, TapeEntry},
 };
 
 type Undone = Result<Rollback, BranchError>;
@@ -77,7 +77,7 @@ async fn a_branch_with_an_entry_that_cannot_be_understood_is_an_error() {
     let mut tape = engine.load(branch.id(), Arc::new(|_| {})).unwrap().tape;
     let (seq, kind) = (tape.last().next(), "of_a_later_version".to_owned());
     let data = serde_json::value::to_raw_value(&()).unwrap();
-    let entry = Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind, data };
+    let entry = TapeEntry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind, data };
     assert!(matches!(tape.append(&[entry]), Appended::Now(Ok(_))));
     drop(tape);
 

@@ -8,8 +8,9 @@ use std::sync::{
 use super::*;
 use crate::{
     Outcome,
+    model::BoxFuture,
     tape::tests::support::{FakeDisk, own_folder, small, store_on},
-    tool::{BoxFuture, Tool, ToolContext, ToolResult},
+    tool::{Tool, ToolContext, ToolResult},
 };
 
 /// Runs until it is stopped, and counts how often it began and how often it was down.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     SendError,
-    session::Receipt,
+    session::receipt::Receipt,
     tape::{
         Store,
         tests::support::{FakeDisk, own_folder, small, store_on},

@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::supervisor::{
     driver::{Driver, Msg, place::Incarnation},
-    exit::{Down, ExitReason},
+    exit::{ChildDown, ExitReason},
     monitor::{self, Stage, StartArgs},
     planner::{Action, ChildEvent, Event, Generation},
     report::CrashReport,
@@ -131,7 +131,7 @@ impl Driver {
                     let places = leftover.iter().filter_map(|id| self.places.get(id));
                     let leftover = places.flat_map(|place| place.leftover()).collect();
                     // A planner exits once.
-                    let _ = self.verdict.set(Down { reason, leftover });
+                    let _ = self.verdict.set(ChildDown { reason, leftover });
                 }
             }
         }

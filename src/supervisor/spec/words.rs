@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// Which of its children a supervisor restarts when one ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Strategy {
     /// Only the child that ended.
     #[default]
@@ -21,6 +22,7 @@ pub enum Strategy {
 
 /// When a child that ended without being asked to is started again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Restart {
     /// After each end.
     #[default]
@@ -33,6 +35,7 @@ pub enum Restart {
 
 /// How a child that is up is stopped. A start that is still under way is cancelled under every setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Shutdown {
     /// At once, without a chance to clean up.
     Kill,
@@ -51,6 +54,7 @@ impl Default for Shutdown {
 
 /// What happens after too many restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnExhausted {
     /// The supervisor stops its children and ends itself; its own parent decides.
     #[default]
@@ -62,6 +66,7 @@ pub enum OnExhausted {
 
 /// Whether a supervisor ends when its significant children have ended on their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AutoShutdown {
     /// It does not.
     #[default]
@@ -75,6 +80,7 @@ pub enum AutoShutdown {
 /// The kind of a child, for people and for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ChildKind {
     /// It has children.
     Supervisor,

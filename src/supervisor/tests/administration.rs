@@ -47,7 +47,7 @@ async fn otp_20_a_dynamic_child_that_is_terminated_is_gone() {
 /// What a supervisor says to this spec.
 async fn refusal(spec: SupervisorSpec) -> BadSpec {
     let registry = Registry::new();
-    let Err(StartError::BadSpec(bad)) = Supervisor::start(spec, &registry).await else { panic!("it started") };
+    let Err(TreeError::BadSpec(bad)) = Supervisor::start(spec, &registry).await else { panic!("it started") };
     assert!(registry.snapshot().is_empty());
     bad
 }

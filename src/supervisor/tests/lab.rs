@@ -311,7 +311,7 @@ impl Lab {
     }
 
     /// Stops everything, and checks that nothing is left.
-    pub(super) async fn end(self) -> Down {
+    pub(super) async fn end(self) -> ChildDown {
         let down = self.sup.shutdown().await;
         assert_eq!(self.children.alive(), 0);
         assert_eq!(self.children.overlaps(), 0, "two copies of one child were alive");

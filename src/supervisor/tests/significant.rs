@@ -94,7 +94,7 @@ async fn otp_68_a_significant_transient_child_is_restarted_after_a_crash_and_end
 async fn otp_69_a_dynamic_supervisor_that_would_end_with_its_children_is_refused() {
     for mode in [AnySignificant, AllSignificant] {
         let refused = Supervisor::start(dynamic().auto_shutdown(mode), &Registry::new()).await.unwrap_err();
-        assert_eq!(refused, StartError::BadSpec(BadSpec::AutoShutdownOfDynamic));
+        assert_eq!(refused, TreeError::BadSpec(BadSpec::AutoShutdownOfDynamic));
     }
     let lab = Lab::start(dynamic()).await;
     let spec = lab.children.puppet("a", Restart::Transient).significant();
@@ -145,7 +145,7 @@ async fn otp_73_a_significant_child_where_nobody_pays_attention_is_refused() {
     for strategy in STRATEGIES {
         let child = children.puppet("a", Restart::Transient).significant();
         let error = Supervisor::start(strategy().child(child), &Registry::new()).await.unwrap_err();
-        assert_eq!(error, StartError::BadSpec(refused.clone()));
+        assert_eq!(error, TreeError::BadSpec(refused.clone()));
         let lab = Lab::start(strategy()).await;
         let child = lab.children.puppet("a", Restart::Temporary).significant();
         assert_eq!(lab.sup.start_child(child).await, Err(AdminError::BadSpec(refused.clone())));

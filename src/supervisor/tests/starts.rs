@@ -7,7 +7,7 @@ async fn otp_01_a_supervisor_without_children_starts_and_ends_with_shutdown() {
     let lab = Lab::start(one_for_one()).await;
     assert_eq!(lab.counts().await, [0, 0, 0, 0]);
     let down = lab.end().await;
-    assert_eq!(down, Down { reason: ExitReason::Shutdown("shutdown".into()), leftover: vec![] });
+    assert_eq!(down, ChildDown { reason: ExitReason::Shutdown("shutdown".into()), leftover: vec![] });
 }
 
 #[tokio::test(start_paused = true)]

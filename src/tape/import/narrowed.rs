@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     tape::{
-        Entry, Forked, TapeError,
+        Forked, TapeEntry, TapeError,
         layout::new_file,
         line::{Chain, encode_lines},
     },
@@ -26,6 +26,7 @@ const IMPORTED: &str = "imported";
 
 /// The data of an `imported` entry: where a session came from, and where it works since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ImportedFrom {
     /// The session itself, under any name in its entries.
     pub session: SessionId,
@@ -41,8 +42,8 @@ pub struct ImportedFrom {
 }
 
 impl ImportedFrom {
-    fn entry(&self, seq: Seq, time: Millis) -> Entry {
-        Entry::plain(seq, time, IMPORTED, self)
+    fn entry(&self, seq: Seq, time: Millis) -> TapeEntry {
+        TapeEntry::plain(seq, time, IMPORTED, self)
     }
 }
 
@@ -72,7 +73,7 @@ pub(super) fn write(
 }
 
 /// The data of an `imported` entry; `None` of any other kind.
-pub(super) fn of(entry: &Entry) -> Option<Result<ImportedFrom, serde_json::Error>> {
+pub(super) fn of(entry: &TapeEntry) -> Option<Result<ImportedFrom, serde_json::Error>> {
     (entry.kind == IMPORTED).then(|| serde_json::from_str(entry.data.get()))
 }
 
@@ -90,7 +91,7 @@ pub(super) fn mark(session: &Path, seq: Seq, imported: ImportedFrom) -> Result<(
 ///
 /// # Errors
 /// The mark cannot be read: without its entry, the fork would have the powers that were taken.
-pub(in crate::tape) fn of_fork(said: &str, forked: &Forked, first: &Entry) -> Result<Option<Entry>, TapeError> {
+pub(in crate::tape) fn of_fork(said: &str, forked: &Forked, first: &TapeEntry) -> Result<Option<TapeEntry>, TapeError> {
     let mark: Mark = serde_json::from_str(said)
         .map_err(|error| TapeError::engine(format!("what session {} came in with: {error}", forked.parent)))?;
     let (session, spill) = (forked.session.clone(), forked.spill.clone());

@@ -5,7 +5,7 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::*;
 use crate::{
-    tape::{Access, Appended, Spills, StoreOptions, TapeStore as _, TapeWriter},
+    tape::{Appended, Spills, StoreOptions, TapeAccess, TapeStore as _, TapeWriter},
     words::ids::Millis,
 };
 
@@ -17,8 +17,8 @@ fn store(folder: &Path) -> Store {
     Store::open(folder, StoreOptions::default()).unwrap()
 }
 
-fn entry(seq: u64, kind: &str, data: &Value) -> Entry {
-    Entry {
+fn entry(seq: u64, kind: &str, data: &Value) -> TapeEntry {
+    TapeEntry {
         seq: Seq(seq),
         time: Millis(1_732_000_000_000 + seq),
         cause: None,
@@ -77,7 +77,7 @@ fn a_session_comes_in_as_it_went_out_beside_its_writer() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (from, to) = (store(one.path()), store(other.path()));
     let tape = original(&from);
-    let reader = Store::open(one.path(), StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+    let reader = Store::open(one.path(), StoreOptions { access: TapeAccess::Read, ..StoreOptions::default() }).unwrap();
     let file = exported(&reader, Spills::Taken);
     let imported = bring_in(&to, &file).unwrap();
     assert_eq!(imported, Imported { session: id("s"), last: Seq(7), anchors: 2, spills: 2 });
@@ -264,7 +264,7 @@ fn forked(store: &Store) {
     let at = |seq: u64| Millis(1_732_000_001_000 + seq);
     store.fork(&id("s"), Some(Seq(4)), &id("early"), at(5)).unwrap();
     store.fork(&id("s"), Some(Seq(7)), &id("f"), at(8)).unwrap();
-    let later = |n: u64, e: Entry| Entry { time: at(n), ..e };
+    let later = |n: u64, e: TapeEntry| TapeEntry { time: at(n), ..e };
     let mut f = store.load(&id("f"), Arc::new(|_| {})).unwrap().tape;
     settled(store, f.append(&[later(9, note(9)), later(9, note(10))]));
     assert!(store.settle(std::time::Duration::from_secs(30)));
@@ -292,9 +292,9 @@ fn a_fork_goes_out_with_all_that_it_has_from_its_parents() {
             let options = as_id.into_iter().fold(ImportOptions::as_it_was(), ImportOptions::under);
             let imported = to.import(&mut Cursor::new(&file), &options).unwrap();
             assert_eq!((imported.session.as_str(), imported.last), (brought.as_str(), Seq(last)));
-            let words = |entries: &[Entry]| -> Vec<String> {
-                let data = |entry: &Entry| serde_json::from_str::<Value>(entry.data.get()).unwrap();
-                let words = |entry: &Entry| format!("{} {} {}", entry.seq, entry.kind, data(entry));
+            let words = |entries: &[TapeEntry]| -> Vec<String> {
+                let data = |entry: &TapeEntry| serde_json::from_str::<Value>(entry.data.get()).unwrap();
+                let words = |entry: &TapeEntry| format!("{} {} {}", entry.seq, entry.kind, data(entry));
                 // Under another name the few that say their own name say that one.
                 entries.iter().map(words).map(|line| line.replace(&format!("{name}-2"), name)).collect()
             };

@@ -14,7 +14,7 @@ use rusqlite::{Transaction, params};
 use super::Failed;
 use crate::{
     tape::{
-        Entry, Forked, TapeError,
+        Forked, TapeEntry, TapeError,
         appends::read_range,
         labels::newest_labels,
         layout::Layout,
@@ -43,7 +43,7 @@ pub(super) fn keep(
     change: &Transaction<'_>,
     layout: &Layout,
     session: &SessionId,
-    entries: &[Entry],
+    entries: &[TapeEntry],
 ) -> Result<(), Failed> {
     let Some(labels) = after(layout, session, entries)? else { return Ok(()) };
     forget(change, session.as_str())?;
@@ -61,7 +61,7 @@ pub(super) fn forget(change: &Transaction<'_>, session: &str) -> rusqlite::Resul
 ///
 /// # Errors
 /// [`TapeError::Io`] if the fork's files, or a tape that it continues from, cannot be read: the fork is then behind.
-pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[Entry]) -> Result<Option<Labels>, TapeError> {
+pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[TapeEntry]) -> Result<Option<Labels>, TapeError> {
     let said = newest_labels(entries);
     if said.is_some() || entries.first().and_then(Forked::of).is_none() {
         return Ok(said);

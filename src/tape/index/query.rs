@@ -34,6 +34,7 @@ const KINDS_MAX: usize = 32;
 
 /// In which order hits are given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Order {
     /// Newest first, by the time of the entries.
     #[default]
@@ -49,6 +50,7 @@ pub enum Order {
 /// what begins so (at least two letters). Case and accents do not matter. In scripts without spaces between words each run of
 /// characters is found anywhere, also a single one. All other signs (`-`, `:`, …) mean nothing, and `AND` is an ordinary word.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Query {
     /// Words, "phrases" and prefixes*; may be empty if a session, a kind or an anchor narrows the search. At most 1,024 bytes and
     /// 32 terms.
@@ -98,6 +100,31 @@ impl Query {
             whole: false,
             wait: Duration::from_secs(1),
         }
+    }
+
+    crate::words::setters::setters! {
+        /// Searches [this session](#structfield.session) only.
+        session: SessionId = Some(session);
+        /// Searches sessions [with these labels](#structfield.labels) only.
+        labels: Labels;
+        /// Searches entries of [these kinds](#structfield.kinds) only.
+        kinds: impl IntoIterator<Item = impl Into<String>> = kinds.into_iter().map(Into::into).collect();
+        /// Searches [this anchor](#structfield.anchor) only.
+        anchor: impl Into<String> = Some(anchor.into());
+        /// Searches entries [from that time on](#structfield.since).
+        since: Millis = Some(since);
+        /// Searches entries [up to that time](#structfield.until).
+        until: Millis = Some(until);
+        /// Sets the [order](#structfield.order).
+        order: Order;
+        /// Sets the [most hits of a page](#structfield.limit).
+        limit: usize;
+        /// Continues [after that page](#structfield.after).
+        after: Cursor = Some(after);
+        /// Sets whether the [whole entries](#structfield.whole) come along.
+        whole: bool;
+        /// Sets the [time to bring the index up to date](#structfield.wait).
+        wait: Duration;
     }
 }
 

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     tape::{
-        Behind, Entry, LINE_BYTES_MAX, Store, TapeError,
+        Behind, LINE_BYTES_MAX, Store, TapeEntry, TapeError,
         layout::{Layout, anchor_number, open_to_read},
         line::entry_of,
     },
@@ -47,6 +47,7 @@ const AGAIN_MAX: usize = 2;
 
 /// One page of hits.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Page {
     /// In the order that was asked for.
     pub hits: Vec<Hit>,
@@ -58,6 +59,7 @@ pub struct Page {
 
 /// An entry that was found.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Hit {
     /// On which tape.
     pub session: SessionId,
@@ -72,7 +74,7 @@ pub struct Hit {
     /// The part of its text around the hit.
     pub snippet: Snippet,
     /// The whole entry as it is in the file, if the query asked for it.
-    pub entry: Option<Entry>,
+    pub entry: Option<TapeEntry>,
 }
 
 impl Store {
@@ -299,7 +301,7 @@ fn best(database: &Connection, query: &Query, terms: &[Term], expression: &str, 
 
 /// The line that a row is about; `None` if it is not there. What is in the database is not believed: nothing is read from a file
 /// whose name has not been checked.
-fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option<Entry>)> {
+fn look_up(layout: &Layout, row: &Row, whole: bool) -> Option<(SessionId, Option<TapeEntry>)> {
     let session: SessionId = row.session.parse().ok()?;
     let is_folder = anchor_number(&row.anchor).is_some() && !row.anchor.contains(['/', '\0']);
     let mut file = open_to_read(&layout.entries(&session, &row.anchor)).ok().filter(|_| is_folder)?;

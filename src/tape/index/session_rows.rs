@@ -22,7 +22,7 @@ use super::{
     tail::{FileCursor, Known, Stale, Tail, files_of, known},
 };
 use crate::{
-    tape::{Behind, Entry, ListCost, TapeError, changed::Seen, layout::Layout, lineage::origin},
+    tape::{Behind, ListCost, TapeEntry, TapeError, changed::Seen, layout::Layout, lineage::origin},
     words::{
         ids::{Millis, Seq, SessionId},
         labels::Labels,
@@ -37,7 +37,7 @@ pub(crate) trait Fold: Default + Serialize + DeserializeOwned {
     /// The number of its written form. A session with a digest of another form is read again.
     const FORM: u32;
     /// Continues with the next entries.
-    fn add(&mut self, entries: &[Entry]);
+    fn add(&mut self, entries: &[TapeEntry]);
     /// The session that this one is shown below, and whether as a fork of it.
     fn parent(&self) -> Option<(SessionId, bool)>;
 }

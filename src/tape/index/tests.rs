@@ -5,7 +5,9 @@ use serde_json::value::to_raw_value;
 
 use super::*;
 use crate::{
-    tape::{Entry, StoreOptions, TapeStore as _, TapeStoreExt as _, TapeWriter, tests::support::make_last_line_newer},
+    tape::{
+        StoreOptions, TapeEntry, TapeStore as _, TapeStoreExt as _, TapeWriter, tests::support::make_last_line_newer,
+    },
     words::ids::{Millis, Seq},
 };
 
@@ -26,7 +28,7 @@ fn append(store: &Store, tape: &mut Box<dyn TapeWriter>, count: u64, says: &str)
     for _ in 0..count {
         let seq = tape.last().next();
         let data = to_raw_value(&serde_json::json!({ "text": format!("{says} {seq}") })).unwrap();
-        let entry = Entry {
+        let entry = TapeEntry {
             seq,
             time: Millis(seq.0),
             cause: None,
@@ -93,7 +95,7 @@ fn each_entry_has_a_row_that_says_where_it_stands() {
     let store = store(folder.path());
     let mut a = tape(&store, "a");
     append(&store, &mut a, 2, "before");
-    let entry = |seq: u64, kind: &str| Entry {
+    let entry = |seq: u64, kind: &str| TapeEntry {
         seq: Seq(seq),
         time: Millis(1_000 + seq),
         cause: None,
@@ -325,7 +327,7 @@ fn an_entry_that_replaces_another_replaces_its_words_too() {
     append(&store, &mut tape(&store, "a"), 4, "words");
     let mut longer = tape(&of_other, "a");
     append(&of_other, &mut longer, 3, "words");
-    let first = Entry {
+    let first = TapeEntry {
         seq: Seq(4),
         time: Millis(4),
         cause: None,

@@ -8,8 +8,8 @@ fn session() -> SessionId {
     "s".parse().unwrap()
 }
 
-fn entry(seq: u64, data: &str) -> Entry {
-    Entry {
+fn entry(seq: u64, data: &str) -> TapeEntry {
+    TapeEntry {
         seq: Seq(seq),
         time: Millis(1_732_000_000_000 + seq),
         cause: None,
@@ -27,10 +27,10 @@ fn chain() -> Chain {
 }
 
 /// Several appends, each of several entries.
-fn tape(appends: &[usize]) -> (Vec<u8>, Vec<Entry>) {
+fn tape(appends: &[usize]) -> (Vec<u8>, Vec<TapeEntry>) {
     let (mut chain, mut bytes, mut entries) = (chain(), Vec::new(), Vec::new());
     for append in appends {
-        let next: Vec<Entry> = (0..*append)
+        let next: Vec<TapeEntry> = (0..*append)
             .map(|n| {
                 let seq = (entries.len() + n) as u64 + 1;
                 entry(seq, &format!(r#"{{"text":"错误 😀 \u0000 \"{seq}\"","n":[1,2.50,null]}}"#))
@@ -44,7 +44,7 @@ fn tape(appends: &[usize]) -> (Vec<u8>, Vec<Entry>) {
 
 #[test]
 fn what_is_written_is_what_is_read() {
-    let full = Entry {
+    let full = TapeEntry {
         cause: Some(Cause::Message(MessageId::from("m\"1"))),
         turn: Some(Seq(1)),
         step: Some(2),
@@ -52,7 +52,7 @@ fn what_is_written_is_what_is_read() {
         kind: "odd \"kind\"\n".into(),
         ..entry(1, r#"{"args":"{\"path\": \"a\\nb\"}"}"#)
     };
-    let caused = Entry { cause: Some(Cause::Entry(Seq(1))), ..entry(2, "null") };
+    let caused = TapeEntry { cause: Some(Cause::Entry(Seq(1))), ..entry(2, "null") };
     let entries = vec![full, caused, entry(3, "[]")];
     let bytes = encode_lines(&mut chain(), &entries).unwrap();
     let read = decode_lines(&chain(), &bytes).unwrap();

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::MemoryLimits;
 use crate::{
     tape::{
-        Anchor, Entry, Forked, Holder, Mark, Position, SessionSummary, TapeError,
+        Anchor, Forked, Holder, Mark, Position, SessionSummary, TapeEntry, TapeError,
         layout::plain_anchor_name,
         line::{Chain, Sum, encode_lines},
     },
@@ -59,13 +59,13 @@ pub(super) struct MemoryTape {
 /// An entry. Shared, so that a reader copies it after the lock is given back.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    entry: Arc<Entry>,
+    entry: Arc<TapeEntry>,
     /// The checksum that a line of a file would have; only where the entry ends an append.
     end: Option<Sum>,
 }
 
 /// Copies the entries. Call it without the lock: the copy of a long tape would hold up all appends.
-pub(super) fn copied(lines: Vec<Line>) -> Vec<Entry> {
+pub(super) fn copied(lines: Vec<Line>) -> Vec<TapeEntry> {
     lines.into_iter().map(|line| Arc::unwrap_or_clone(line.entry)).collect()
 }
 
@@ -119,7 +119,7 @@ impl MemoryTape {
     }
 
     /// Appends entries. `taken`: the bytes of all tapes by now; `max`: their limit.
-    fn append(&mut self, anchor: Option<&str>, entries: &[Entry], taken: u64, max: u64) -> Result<Seq, TapeError> {
+    fn append(&mut self, anchor: Option<&str>, entries: &[TapeEntry], taken: u64, max: u64) -> Result<Seq, TapeError> {
         let Some(first) = entries.first() else { return Ok(self.chain.seq) };
         let mut chain = self.chain.clone();
         // Refuses what does not follow or is too large.
@@ -138,7 +138,7 @@ impl MemoryTape {
         self.parts.extend(begun.map(|name| Anchor { number, name, first: first.seq, time: first.time }));
         let (last, sum) = (entries.len() - 1, chain.sum);
         let line =
-            |(n, entry): (usize, &Entry)| Line { entry: Arc::new(entry.clone()), end: (n == last).then_some(sum) };
+            |(n, entry): (usize, &TapeEntry)| Line { entry: Arc::new(entry.clone()), end: (n == last).then_some(sum) };
         self.lines.extend(entries.iter().enumerate().map(line));
         self.bytes += bytes;
         self.chain = chain;
@@ -165,7 +165,7 @@ impl Memory {
         session: &SessionId,
         handle: u64,
         anchor: Option<&str>,
-        entries: &[Entry],
+        entries: &[TapeEntry],
     ) -> Result<Seq, TapeError> {
         let held = self.tapes.get_mut(session).filter(|tape| tape.holder == Some(handle));
         let tape = held.ok_or(TapeError::Closed)?;

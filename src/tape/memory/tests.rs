@@ -118,7 +118,7 @@ fn a_turn_that_is_open_ends_in_a_memory_that_is_full() {
     append(&mut *idle, full).unwrap_err();
     let long = |seq| {
         let data = serde_json::value::RawValue::from_string(format!("\"{}\"", "x".repeat(400 * 1024))).unwrap();
-        Entry { data, ..entry(seq) }
+        TapeEntry { data, ..entry(seq) }
     };
     assert!(matches!(open.append(&[long(2)]), Appended::Now(Ok(Seq(2)))));
     assert!(matches!(open.append(&[long(3)]), Appended::Now(Ok(Seq(3)))));

@@ -31,7 +31,7 @@ impl Store {
 
     /// Removes the large outputs that were kept too long or are too many, of all sessions, until `stop` returns true. Blocks on the
     /// disk. Returns how many were removed; folders that cannot be read are passed over.
-    pub fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {
+    pub(crate) fn tidy_spills(&self, retention: crate::tool::truncate::Retention, stop: impl Fn() -> bool) -> usize {
         let sessions = self.layout().all_session_ids().unwrap_or_default();
         let now = std::time::SystemTime::now();
         let folders = sessions.iter().take_while(|_| !stop()).filter_map(|session| self.spill_path(session));
@@ -51,7 +51,7 @@ impl Store {
     /// # Errors
     ///
     /// [`TapeError::Io`] while the disk has no room for it.
-    pub fn remake_reserve(&self) -> Result<(), TapeError> {
+    pub(crate) fn remake_reserve(&self) -> Result<(), TapeError> {
         let owner = self.inner.writer.owner.lock();
         let owner = owner.as_ref().ok_or(TapeError::Closed)?;
         make_reserve(self.layout(), &owner.identity.owner, self.inner.writer.options.reserve_bytes)

@@ -14,6 +14,7 @@ use crate::{
 /// What an acknowledged entry survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Durability {
     /// Any end of the process. A loss of power may lose all that the operating system had not written to the disk yet; in the
     /// worst case, that is every entry since the last sync. [`LoadedTape::rebooted`](crate::tape::LoadedTape::rebooted) says that
@@ -26,7 +27,8 @@ pub enum Durability {
 
 /// Whether a store is opened to write or to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
+#[non_exhaustive]
+pub enum TapeAccess {
     /// To write: makes what is missing, holds an owner's lock, replays what dead owners left.
     #[default]
     Write,
@@ -36,11 +38,12 @@ pub enum Access {
 
 /// How a store is opened. The defaults are right for a host with some thousand sessions.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StoreOptions {
     /// What an acknowledged entry survives.
     pub durability: Durability,
     /// Whether to write or to read.
-    pub access: Access,
+    pub access: TapeAccess,
     /// The most session files that are kept open; the file written longest ago is closed for the next one.
     pub open_files_max: usize,
     /// The most jobs that wait for the disk; beyond it, appends are refused as [`TapeError::Busy`]. Marks and releases are always
@@ -58,11 +61,38 @@ pub struct StoreOptions {
     pub faults: crate::fault::Faults,
 }
 
+impl StoreOptions {
+    crate::words::setters::setters! {
+        /// Sets [what an acknowledged entry survives](#structfield.durability).
+        durability: Durability;
+        /// Sets whether the store is opened [to write or to read](#structfield.access).
+        access: TapeAccess;
+        /// Sets how many [session files](#structfield.open_files_max) are kept open.
+        open_files_max: usize;
+        /// Sets how many [jobs](#structfield.queue_appends_max) may wait for the disk.
+        queue_appends_max: usize;
+        /// Sets how many [bytes](#structfield.queue_bytes_max) may wait for the disk.
+        queue_bytes_max: usize;
+        /// Sets the [room](#structfield.reserve_bytes) to end open work on a full disk.
+        reserve_bytes: u64;
+        /// Sets the size of the [shared commit log](#structfield.commit_log_bytes).
+        commit_log_bytes: u64;
+    }
+
+    /// Sets what happens at the [crash points](#structfield.faults).
+    #[cfg(feature = "fault-injection")]
+    #[must_use]
+    pub fn faults(mut self, faults: crate::fault::Faults) -> StoreOptions {
+        self.faults = faults;
+        self
+    }
+}
+
 impl Default for StoreOptions {
     fn default() -> Self {
         StoreOptions {
             durability: Durability::Process,
-            access: Access::Write,
+            access: TapeAccess::Write,
             open_files_max: 256,
             queue_appends_max: 4096,
             queue_bytes_max: 64 * 1024 * 1024,
@@ -76,6 +106,7 @@ impl Default for StoreOptions {
 
 /// What opening a store found and did.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct StoreReport {
     /// How many owners had died without closing, and are cleared away completely now.
     pub dead_owners: usize,
@@ -91,6 +122,7 @@ pub struct StoreReport {
 /// A session as its first and its last entry show it. Over files the checksums are not checked here, but by
 /// [`Store::verify`](crate::tape::Store::verify).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionSummary {
     /// Which.
     pub id: SessionId,
@@ -109,6 +141,12 @@ pub struct SessionSummary {
 impl SessionSummary {
     /// The summary of a session that cannot be read. Its size is not 0: an empty session may be swept, and this one must not.
     pub(crate) fn unread(id: SessionId) -> SessionSummary {
-        SessionSummary { id, from: None, created: None, last: None, seq: Seq::ZERO, bytes: 1 }
+        SessionSummary { bytes: 1, ..SessionSummary::new(id) }
+    }
+
+    /// The summary of a session without entries. An engine sets the fields.
+    #[must_use]
+    pub fn new(id: SessionId) -> SessionSummary {
+        SessionSummary { id, from: None, created: None, last: None, seq: Seq::ZERO, bytes: 0 }
     }
 }

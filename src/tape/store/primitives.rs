@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     tape::{
-        Anchor, Entry, LoadedTape, Mark, Notify, Position, SessionSummary, TapeError, TapeStore, TapeWriter,
+        Anchor, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeStore, TapeWriter,
         appends::read_range,
         disk::LogFile,
         handle::make_first_anchor,
@@ -108,7 +108,7 @@ impl TapeStore for Store {
         Ok(LoadedTape { tape, entries, repair, read_only, rebooted })
     }
 
-    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         self.must_be_there(session)?;
         read_range(self.layout(), session, from, through)
     }

@@ -31,6 +31,7 @@ use crate::{
 
 /// The last entry up to which a session can be read, and from which a fork can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SoundEnd {
     /// The session that has the entry on its own tape: this session, or one that it continues from.
     pub session: SessionId,
@@ -39,6 +40,14 @@ pub struct SoundEnd {
     /// The damage after it; `None` if the session can be opened to write. A tail that is being written, or that was torn when its
     /// writer died, is not damage.
     pub damage: Option<Damage>,
+}
+
+impl SoundEnd {
+    /// The sound end of a tape without damage. An engine sets the damage.
+    #[must_use]
+    pub fn new(session: SessionId, seq: Seq) -> SoundEnd {
+        SoundEnd { session, seq, damage: None }
+    }
 }
 
 /// The end of a session's last whole append; of a damaged session, of the last one before the damage. Of a fork without its own

@@ -18,6 +18,7 @@ use crate::{
 
 /// Whether the index has read everything that is on the tapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Behind {
     /// The index has read everything.
     No,
@@ -57,6 +58,7 @@ pub struct ListCost {
 /// The status of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SessionStatus {
     /// The session is open, in this process or another one.
     Live,

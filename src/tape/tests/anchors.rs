@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use super::support::*;
 use crate::{
-    tape::{Access, Anchor, Appended, Entry, ReadTo, Store, StoreOptions, TapeError},
+    tape::{Anchor, Appended, ReadTo, Store, StoreOptions, TapeAccess, TapeEntry, TapeError},
     words::ids::Seq,
 };
 
@@ -41,7 +41,7 @@ fn a_tape_is_read_as_it_was_at_each_of_its_entries_beside_its_writer() {
         let folder = own_folder();
         let store = Store::open(folder.path(), options).unwrap();
         let tape = three_anchors(&store, "s");
-        let reader = Store::open(folder.path(), StoreOptions { access: Access::Read, ..small() }).unwrap();
+        let reader = Store::open(folder.path(), StoreOptions { access: TapeAccess::Read, ..small() }).unwrap();
         for seq in 1..=14 {
             let from = match seq {
                 ..=5 => anchor(1, "session-start", 1),
@@ -101,7 +101,7 @@ fn between_two_anchors_is_all_that_they_and_those_between_them_hold() {
     let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
     let tape = three_anchors(&store, "s");
-    let between = |from, to| -> Vec<Entry> { store.between_anchors(&id("s"), from, to).unwrap() };
+    let between = |from, to| -> Vec<TapeEntry> { store.between_anchors(&id("s"), from, to).unwrap() };
     assert_eq!(between("session-start", "session-start"), entries(1..=5));
     assert_eq!(between("session-start", "phase-1"), entries(1..=10));
     assert_eq!(between("phase-1", "phase-2"), entries(6..=14));
@@ -121,7 +121,7 @@ fn between_two_anchors_is_all_that_they_and_those_between_them_hold() {
 fn reading_at_an_entry_beside_a_writer_gives_what_was_acknowledged() {
     let folder = own_folder();
     let store = Store::open(folder.path(), small()).unwrap();
-    let reader = Store::open(folder.path(), StoreOptions { access: Access::Read, ..small() }).unwrap();
+    let reader = Store::open(folder.path(), StoreOptions { access: TapeAccess::Read, ..small() }).unwrap();
     let mut tape = Waiting::create(&store, &id("s"));
     let acknowledged = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::support::*;
 use crate::{
     tape::{
-        Appended, Deleted, Entry, FORK_DEPTH_MAX, LoadedTape, MemoryStore, Store, TapeError, TapeStore,
+        Appended, Deleted, FORK_DEPTH_MAX, LoadedTape, MemoryStore, Store, TapeEntry, TapeError, TapeStore,
         TapeStoreExt as _, TapeWriter,
     },
     words::ids::{Millis, Seq},
@@ -40,14 +40,14 @@ impl Tape {
         Tape { tape: store.create(&id(name), notify).unwrap(), told }
     }
 
-    fn load(store: &dyn TapeStore, name: &str) -> (Tape, Vec<Entry>) {
+    fn load(store: &dyn TapeStore, name: &str) -> (Tape, Vec<TapeEntry>) {
         let (notify, told) = listener();
         let LoadedTape { tape, entries, repair, read_only, rebooted } = store.load(&id(name), notify).unwrap();
         assert_eq!((repair, read_only, rebooted), (None, None, false));
         (Tape { tape, told }, entries)
     }
 
-    fn append(&mut self, entries: &[Entry]) -> Told {
+    fn append(&mut self, entries: &[TapeEntry]) -> Told {
         let appended = self.tape.append(entries);
         self.wait(appended)
     }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use super::support::*;
 use crate::{
-    tape::{Access, Appended, Flaw, Store, StoreOptions, TapeError},
+    tape::{Appended, Flaw, Store, StoreOptions, TapeAccess, TapeError},
     words::ids::Seq,
 };
 
@@ -278,7 +278,7 @@ fn a_newer_store_or_line_is_refused_and_left_as_it_is() {
     let store = Store::open(folder.path(), small()).unwrap();
     drop(store.create(&id("s"), deaf()).unwrap());
     fs::write(folder.path().join("version"), "2\n").unwrap();
-    for access in [Access::Write, Access::Read] {
+    for access in [TapeAccess::Write, TapeAccess::Read] {
         let options = StoreOptions { access, ..small() };
         assert!(matches!(Store::open(folder.path(), options), Err(TapeError::Newer { found: 2, known: 1, .. })));
     }
@@ -291,7 +291,7 @@ fn a_newer_store_or_line_is_refused_and_left_as_it_is() {
 #[test]
 fn a_store_opened_for_reading_changes_nothing() {
     let folder = own_folder();
-    let read = StoreOptions { access: Access::Read, ..small() };
+    let read = StoreOptions { access: TapeAccess::Read, ..small() };
     assert!(matches!(Store::open(folder.path().join("none"), read.clone()), Err(TapeError::Io { .. })));
     assert!(!folder.path().join("none").exists());
     let store = Store::open(folder.path(), small()).unwrap();

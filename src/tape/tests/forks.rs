@@ -8,7 +8,7 @@ use std::{
 
 use super::support::*;
 use crate::{
-    tape::{Access, Deleted, Entry, FORK_DEPTH_MAX, Flaw, Forked, Store, StoreOptions, TapeError},
+    tape::{Deleted, FORK_DEPTH_MAX, Flaw, Forked, Store, StoreOptions, TapeAccess, TapeEntry, TapeError},
     words::ids::{Millis, Seq, SessionId},
 };
 
@@ -40,8 +40,8 @@ fn fork(store: &Store, parent: &str, at: u64, session: &str) -> Forked {
 }
 
 /// What a fork at that entry of `p` has: all up to it, its own first entry, and `own` more.
-fn expected(store: &Store, forks: &[(u64, &str)], last: u64) -> Vec<Entry> {
-    let mut all: Vec<Entry> = entries(1..=last);
+fn expected(store: &Store, forks: &[(u64, &str)], last: u64) -> Vec<TapeEntry> {
+    let mut all: Vec<TapeEntry> = entries(1..=last);
     for (at, session) in forks {
         let own = store.read(&id(session), Seq(*at)).unwrap().remove(0);
         assert_eq!((own.seq, own.kind.as_str()), (Seq(at + 1), "forked"));
@@ -63,7 +63,7 @@ fn a_fork_at_the_end_of_any_append_is_the_tape_of_then_and_goes_on_alone() {
         let folder = own_folder();
         let store = Store::open(folder.path(), options).unwrap();
         let mut live = parent(&store);
-        let reader = Store::open(folder.path(), StoreOptions { access: Access::Read, ..small() }).unwrap();
+        let reader = Store::open(folder.path(), StoreOptions { access: TapeAccess::Read, ..small() }).unwrap();
         for at in APPEND_ENDS {
             let name = format!("f{at}");
             let forked = fork(&store, "p", at, &name);
@@ -139,7 +139,7 @@ fn a_fork_in_the_middle_of_an_append_or_of_nothing_is_refused_and_leaves_nothing
     assert_eq!(refused("none", None, "f"), "there is no session none");
     assert_eq!(refused("p", Some(5), "p"), "session p already exists");
     assert_eq!(walk(folder.path()), before);
-    let reader = Store::open(folder.path(), StoreOptions { access: Access::Read, ..small() }).unwrap();
+    let reader = Store::open(folder.path(), StoreOptions { access: TapeAccess::Read, ..small() }).unwrap();
     assert!(matches!(reader.fork(&id("p"), None, &id("f"), NOW), Err(TapeError::ReadingOnly)));
 }
 
@@ -388,7 +388,7 @@ fn a_deleted_parent_is_there_for_its_forks_and_for_nobody_else() {
     drop(store.create(&id("p"), deaf()).unwrap());
 }
 
-fn expected_of_g(store: &Store) -> Vec<Entry> {
+fn expected_of_g(store: &Store) -> Vec<TapeEntry> {
     let mut all = entries(11..=14);
     all.extend(store.read(&id("g"), Seq(14)).unwrap());
     assert_eq!(all.len(), 6);

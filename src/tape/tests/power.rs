@@ -175,7 +175,8 @@ fn many_appends_share_a_sync_and_the_log_begins_again_when_it_is_full() {
     let disk = FakeDisk::new();
     let store = store_on(folder.path(), power(), &disk);
     let mut tapes: Vec<Waiting> = (0..20).map(|n| Waiting::create(&store, &id(&format!("s{n}")))).collect();
-    let big = crate::tape::Entry { data: serde_json::value::to_raw_value(&"x".repeat(30_000)).unwrap(), ..entry(41) };
+    let big =
+        crate::tape::TapeEntry { data: serde_json::value::to_raw_value(&"x".repeat(30_000)).unwrap(), ..entry(41) };
     for next in (1..=40).map(entry).chain([big]) {
         tapes.iter_mut().for_each(|tape| drop(tape.tape.append(std::slice::from_ref(&next))));
         for tape in &tapes {

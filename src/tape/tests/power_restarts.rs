@@ -7,7 +7,7 @@ use serde_json::value::to_raw_value;
 
 use super::{power::copy, support::*};
 use crate::{
-    tape::{Entry, Store, StoreOptions},
+    tape::{Store, StoreOptions, TapeEntry},
     words::ids::Seq,
 };
 
@@ -17,8 +17,8 @@ fn tight() -> StoreOptions {
 }
 
 /// An entry with so many bytes in it.
-fn sized(seq: u64, bytes: usize) -> Entry {
-    Entry { data: to_raw_value(&"x".repeat(bytes)).unwrap(), ..entry(seq) }
+fn sized(seq: u64, bytes: usize) -> TapeEntry {
+    TapeEntry { data: to_raw_value(&"x".repeat(bytes)).unwrap(), ..entry(seq) }
 }
 
 /// A tape of five entries in two anchors.
@@ -182,7 +182,7 @@ fn a_log_does_not_write_over_what_others_wrote_since() {
         give_back(&one, write_two_anchors(&one, "s"));
         two.delete(&id("s")).unwrap();
         let mut tape = Waiting::create(&two, &id("s"));
-        let others: Vec<Entry> = (1..=9).map(|seq| sized(seq, 7)).collect();
+        let others: Vec<TapeEntry> = (1..=9).map(|seq| sized(seq, 7)).collect();
         tape.append(&others).unwrap();
         give_back(&two, tape);
         let (tape, said) = Waiting::load(&one, &id("s"));
@@ -243,7 +243,7 @@ fn an_append_that_failed_does_not_come_back_over_a_large_one() {
                     sized(before + 1, 3000)
                 }
             };
-            let said: Vec<Entry> = (1..=before).map(entry).chain([in_its_place]).collect();
+            let said: Vec<TapeEntry> = (1..=before).map(entry).chain([in_its_place]).collect();
             for cut in [None, Some(&*disk)] {
                 after_the_end(&store, cut, |again| {
                     assert_eq!(again.read(&id("s"), Seq(0)).unwrap(), said, "{before} before, operation {nth}");
@@ -303,7 +303,7 @@ fn whatever_sessions_go_through_what_was_acknowledged_is_there_after_the_end() {
 struct Known {
     name: &'static str,
     tape: Option<Waiting>,
-    said: Vec<Entry>,
+    said: Vec<TapeEntry>,
     /// It was deleted, or that was tried: it is there whole, or gone.
     may_be_gone: bool,
 }

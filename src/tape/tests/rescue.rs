@@ -5,7 +5,7 @@ use std::{fs, io, path::PathBuf};
 
 use super::support::*;
 use crate::{
-    tape::{Access, Damage, Entry, Flaw, ImportOptions, Spills, Store, StoreOptions, TapeError},
+    tape::{Damage, Flaw, ImportOptions, Spills, Store, StoreOptions, TapeAccess, TapeEntry, TapeError},
     words::ids::{Millis, Seq},
 };
 
@@ -168,7 +168,7 @@ fn a_fork_whose_parent_was_made_anew_does_not_go_on_with_a_strangers_words() {
         fs::remove_dir_all(folder.path().join("sessions/p")).unwrap();
         let mut stranger = Waiting::create(&store, &id("p"));
         for seq in 1..=entries_of_stranger {
-            stranger.append(&[Entry { time: Millis(99), ..entry(seq) }]).unwrap();
+            stranger.append(&[TapeEntry { time: Millis(99), ..entry(seq) }]).unwrap();
         }
         drop(stranger);
         let end = store.sound_end(&id("f")).unwrap();
@@ -288,7 +288,7 @@ impl io::Write for Meanwhile<'_> {
 }
 
 /// What comes in of an export.
-fn come_in(out: &[u8], name: &str) -> Vec<Entry> {
+fn come_in(out: &[u8], name: &str) -> Vec<TapeEntry> {
     let other = own_folder();
     let other = Store::open(other.path(), small()).unwrap();
     other.import(&mut io::Cursor::new(out), &ImportOptions::as_it_was()).unwrap();
@@ -303,7 +303,7 @@ fn an_export_beside_a_writer_has_what_was_there_when_it_began() {
     let store = Store::open(folder.path(), small()).unwrap();
     let mut live = session(&store, "s");
     fork(&store, "s", Some(Seq(13)), "f").unwrap();
-    let reader = Store::open(folder.path(), StoreOptions { access: Access::Read, ..small() }).unwrap();
+    let reader = Store::open(folder.path(), StoreOptions { access: TapeAccess::Read, ..small() }).unwrap();
     let expected = store.read(&id("f"), Seq(0)).unwrap();
     let go_on = |live: &mut Waiting, seq: u64, name: &str| {
         live.append(&entries(seq..=seq + 1)).unwrap();

@@ -21,7 +21,7 @@ pub(super) use crate::tape::{TapeStore as _, TapeStoreExt as _};
 
 use crate::{
     tape::{
-        Appended, Durability, Entry, Notify, Store, StoreOptions, TapeError, TapeWriter,
+        Appended, Durability, Notify, Store, StoreOptions, TapeEntry, TapeError, TapeWriter,
         disk::{Disk, RealDisk},
     },
     words::ids::{Millis, Seq, SessionId},
@@ -38,9 +38,9 @@ pub(crate) fn id(name: &str) -> SessionId {
     name.parse().unwrap()
 }
 
-pub(crate) fn entry(seq: u64) -> Entry {
+pub(crate) fn entry(seq: u64) -> TapeEntry {
     let data = format!(r#"{{"text":"entry {seq}"}}"#);
-    Entry {
+    TapeEntry {
         seq: Seq(seq),
         time: Millis(1_732_000_000_000 + seq),
         cause: None,
@@ -53,7 +53,7 @@ pub(crate) fn entry(seq: u64) -> Entry {
     }
 }
 
-pub(super) fn entries(seqs: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
+pub(super) fn entries(seqs: std::ops::RangeInclusive<u64>) -> Vec<TapeEntry> {
     seqs.map(entry).collect()
 }
 
@@ -93,13 +93,13 @@ impl Waiting {
         Waiting { tape: store.create(session, notify).unwrap(), told }
     }
 
-    pub(super) fn load(store: &Store, session: &SessionId) -> (Waiting, Vec<Entry>) {
+    pub(super) fn load(store: &Store, session: &SessionId) -> (Waiting, Vec<TapeEntry>) {
         let (notify, told) = listener();
         let loaded = store.load(session, notify).unwrap();
         (Waiting { tape: loaded.tape, told }, loaded.entries)
     }
 
-    pub(super) fn append(&mut self, entries: &[Entry]) -> Told {
+    pub(super) fn append(&mut self, entries: &[TapeEntry]) -> Told {
         let appended = self.tape.append(entries);
         self.wait(appended)
     }
@@ -112,7 +112,7 @@ impl Waiting {
     }
 }
 
-pub(super) fn load_entries(store: &Store, session: &SessionId) -> Vec<Entry> {
+pub(super) fn load_entries(store: &Store, session: &SessionId) -> Vec<TapeEntry> {
     store.load(session, deaf()).unwrap().entries
 }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! If the process dies, a content is either whole or missing. After a power cut it may be damaged, because contents are not
-//! synced, as the files that they come from are not. [`Vault::read`] checks the hash and reports damage. [`Limits`] bounds the
+//! synced, as the files that they come from are not. [`Vault::read`] checks the hash and reports damage. [`KeepLimits`] bounds the
 //! size of one content and the total size of a session's contents. A content beyond them is not kept; the [`FileImage`] says why
 //! in `not_kept`, and the caller continues. A content stays as long as its session.
 //!
@@ -44,23 +44,33 @@ const NO_FOLDER: &str = "this runtime keeps its tapes without a folder for such 
 
 /// How much of the old and new contents of changed files is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+#[non_exhaustive]
+pub struct KeepLimits {
     /// The largest content that is kept, in bytes. 10 MiB by default, as much as `edit` edits.
     pub file_bytes_max: u64,
     /// How much the contents of one session may take together, in bytes. 256 MiB by default; 0 keeps nothing.
     pub session_bytes_max: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { file_bytes_max: 10 * 1024 * 1024, session_bytes_max: 256 * 1024 * 1024 }
+impl KeepLimits {
+    crate::words::setters::setters! {
+        /// Limits the [size of a content](#structfield.file_bytes_max).
+        file_bytes_max: u64;
+        /// Limits the [contents of a session](#structfield.session_bytes_max).
+        session_bytes_max: u64;
+    }
+}
+
+impl Default for KeepLimits {
+    fn default() -> KeepLimits {
+        KeepLimits { file_bytes_max: 10 * 1024 * 1024, session_bytes_max: 256 * 1024 * 1024 }
     }
 }
 
 /// The vaults of all sessions that share a toolbox.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vaults {
-    limits: Limits,
+    limits: KeepLimits,
     sums: Sums,
 }
 
@@ -68,7 +78,7 @@ pub(crate) struct Vaults {
 type Sums = Arc<Lock<HashMap<PathBuf, u64>>>;
 
 impl Vaults {
-    pub(crate) fn new(limits: Limits) -> Vaults {
+    pub(crate) fn new(limits: KeepLimits) -> Vaults {
         Vaults { limits, sums: Sums::default() }
     }
 

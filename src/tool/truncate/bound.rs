@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::tool::{
     ToolResult,
-    truncate::{BothEnds, Limits, NO_FOLDER, count_lines, head_tail, spill_text},
+    truncate::{BothEnds, CutLimits, NO_FOLDER, count_lines, head_tail, spill_text},
 };
 
 /// How much a result may take beyond the limits of an output: room for the tool's own words about it.
@@ -29,14 +29,14 @@ const TITLE_CHARS_MAX: usize = 500;
 
 /// Cuts a result that is larger than `limits` and the room for notices.
 ///
-/// Both ends are kept, or the beginning where only characters are limited (as by the preset [`Limits::gmain`]). The whole content
+/// Both ends are kept, or the beginning where only characters are limited ([`CutLimits::chars`]). The whole content
 /// goes to a spill file in `folder`, named after `id`; if that file is cut too, the text says so. Without a folder the rest is
 /// lost, and the text says so. The first attachment that exceeds the total limit is left out, and all after it; the text says how
 /// many. Details that are too large give way to their size in bytes. A result within the limits is given back as it was, without a
 /// look at the disk.
 pub(crate) async fn bounded(
     mut result: ToolResult,
-    limits: Limits,
+    limits: CutLimits,
     folder: Option<Arc<PathBuf>>,
     id: impl FnOnce() -> String,
 ) -> ToolResult {
@@ -57,7 +57,7 @@ pub(crate) async fn bounded(
         return result;
     }
     let whole = std::mem::take(&mut result.content);
-    let limits_only_chars = limits == Limits { max_chars: limits.max_chars, ..Limits::bytes(usize::MAX) };
+    let limits_only_chars = limits == CutLimits { max_chars: limits.max_chars, ..CutLimits::bytes(usize::MAX) };
     let (shown, end) = match limits_only_chars {
         true => (beginning(&whole, limits.max_chars), ""),
         false => (both_ends(&whole, limits), "]"),
@@ -99,7 +99,7 @@ fn leave_out_attachments(result: &mut ToolResult) -> Option<String> {
 }
 
 /// Both ends, and how much of the whole they are. The caller adds where the whole is.
-fn both_ends(whole: &str, limits: Limits) -> String {
+fn both_ends(whole: &str, limits: CutLimits) -> String {
     let half = limits.max_lines / 2;
     let max_bytes = limits.max_bytes.min(limits.max_chars);
     let cut = head_tail(whole, BothEnds { head_lines: half, tail_lines: limits.max_lines - half, max_bytes });
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::tool::truncate::BYTES_MAX;
 
-    async fn bound(result: ToolResult, limits: Limits) -> (ToolResult, tempfile::TempDir) {
+    async fn bound(result: ToolResult, limits: CutLimits) -> (ToolResult, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         (bounded(result, limits, Some(Arc::new(folder.path().join("spill"))), || "call".to_owned()).await, folder)
     }
@@ -130,7 +130,7 @@ mod tests {
     async fn what_fits_is_left_alone_and_touches_no_disk() {
         for content in ["".to_owned(), "x".repeat(BYTES_MAX), "x\n".repeat(2_000)] {
             let result = ToolResult::ok(format!("{content}\n[a notice]")).with_details(json!({"n": 1}));
-            let (bound, folder) = bound(result.clone(), Limits::default()).await;
+            let (bound, folder) = bound(result.clone(), CutLimits::default()).await;
             assert_eq!(bound, result);
             assert!(!folder.path().join("spill").exists());
         }
@@ -139,7 +139,8 @@ mod tests {
     /// G-01: a tool of the host's own that says too much is cut as well, and nothing of it is lost.
     #[tokio::test]
     async fn what_is_too_large_is_cut_and_kept_whole_in_a_file() {
-        let limits = [Limits::default(), Limits::new(10, 1_000), Limits { max_lines: 10, ..Limits::gmain() }];
+        let limits =
+            [CutLimits::default(), CutLimits::new(10, 1_000), CutLimits { max_lines: 10, ..CutLimits::chars(30_000) }];
         for (limits, content) in
             limits.into_iter().zip(["line é\n".repeat(50_000), "x\n".repeat(500), "é".repeat(60_000)])
         {
@@ -156,20 +157,21 @@ mod tests {
     #[tokio::test]
     async fn a_notice_says_how_much_is_missing_and_where_it_is() {
         let content = "é".repeat(60_000);
-        let (bound_by_chars, folder) = bound(ToolResult::ok(content.clone()), Limits::gmain()).await;
+        let (bound_by_chars, folder) = bound(ToolResult::ok(content.clone()), CutLimits::chars(30_000)).await;
         let file = std::fs::read_dir(folder.path().join("spill")).unwrap().next().unwrap().unwrap().path();
         let notice =
             format!("... (output truncated, 30000 more characters) ...\nFull output saved to: {}", file.display());
         assert_eq!(bound_by_chars.content, format!("{}\n{notice}", "é".repeat(30_000)));
         assert_eq!(std::fs::read_to_string(file).unwrap(), content);
-        let (bound, _folder) = bound(ToolResult::ok("x\n".repeat(5_000)), Limits::default()).await;
+        let (bound, _folder) = bound(ToolResult::ok("x\n".repeat(5_000)), CutLimits::default()).await;
         assert!(bound.content.contains(" of 10000 bytes and 2001 of 5000 lines are shown. Full output: "));
     }
 
     #[tokio::test]
     async fn details_that_are_too_large_are_left_out() {
         let (bound, _folder) =
-            bound(ToolResult::ok("fine").with_details(json!({"all": "x".repeat(2_000_000)})), Limits::default()).await;
+            bound(ToolResult::ok("fine").with_details(json!({"all": "x".repeat(2_000_000)})), CutLimits::default())
+                .await;
         assert_eq!((bound.content.as_str(), bound.details["dropped_bytes"].as_u64()), ("fine", Some(2_000_010)));
     }
 
@@ -179,7 +181,7 @@ mod tests {
         let mut result = ToolResult::ok("two images").with_title("é".repeat(2_000));
         let file = |bytes: usize| crate::words::message::FilePart::inline("image/png", None, &vec![0; bytes]);
         result.attachments = vec![file(1_000), file(ATTACHMENTS_BYTES_MAX)];
-        let (bound, _folder) = bound(result, Limits::default()).await;
+        let (bound, _folder) = bound(result, CutLimits::default()).await;
         assert_eq!((bound.attachments.len(), bound.title.unwrap().chars().count()), (1, TITLE_CHARS_MAX));
         assert!(bound.content.starts_with("two images\n[1 attachments of "), "{}", bound.content);
     }
@@ -189,10 +191,11 @@ mod tests {
     async fn a_result_whose_whole_cannot_be_kept_says_so() {
         let folder = Arc::new(PathBuf::from("/proc/no/such/folder"));
         let bound =
-            bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), Some(folder), || "call".to_owned());
+            bounded(ToolResult::ok("x\n".repeat(50_000)), CutLimits::default(), Some(folder), || "call".to_owned());
         let bound = bound.await;
         assert!(bound.content.contains("could not be kept") && bound.content.starts_with("x\nx\n"));
-        let bound = bounded(ToolResult::ok("x\n".repeat(50_000)), Limits::default(), None, || "call".to_owned()).await;
+        let bound =
+            bounded(ToolResult::ok("x\n".repeat(50_000)), CutLimits::default(), None, || "call".to_owned()).await;
         assert!(bound.content.contains(NO_FOLDER) && bound.content.starts_with("x\nx\n"), "{}", bound.content);
     }
 }

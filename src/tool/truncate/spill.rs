@@ -28,20 +28,20 @@ mod tests;
 pub const SPILL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How long a spill file is kept by default: 7 days.
-pub const SPILL_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const SPILL_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// How much, and for how long, one folder keeps by default.
-pub const RETENTION: Retention = Retention { keep: SPILL_KEEP, bytes_max: 512 * 1024 * 1024, files_max: 500 };
+pub(crate) const RETENTION: Retention = Retention { keep: SPILL_KEEP, bytes_max: 512 * 1024 * 1024, files_max: 500 };
 
 /// How long, and how much, a folder of spill files keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
+pub(crate) struct Retention {
     /// A file that was last written longer ago than this is removed.
-    pub keep: Duration,
+    pub(crate) keep: Duration,
     /// While all files together take more bytes than this, the oldest is removed.
-    pub bytes_max: u64,
+    pub(crate) bytes_max: u64,
     /// While there are more files than this, the oldest is removed.
-    pub files_max: usize,
+    pub(crate) files_max: usize,
 }
 
 /// Why an output cannot be kept without a folder for it.
@@ -68,6 +68,7 @@ pub struct Spill {
 
 /// A spill file that is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SpillFile {
     /// Where it is.
     pub path: PathBuf,
@@ -149,7 +150,7 @@ impl SpillFile {
 }
 
 /// Keeps a text in a spill file of the usual size.
-pub fn spill_text(folder: &Path, id: &str, text: &str) -> io::Result<SpillFile> {
+pub(crate) fn spill_text(folder: &Path, id: &str, text: &str) -> io::Result<SpillFile> {
     let mut spill = Spill::create(folder, id, SPILL_BYTES_MAX)?;
     spill.write(text.as_bytes())?;
     Ok(spill.finish())
@@ -157,19 +158,19 @@ pub fn spill_text(folder: &Path, id: &str, text: &str) -> io::Result<SpillFile> 
 
 /// One spill file as the disk shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpillEntry {
+pub(crate) struct SpillEntry {
     /// Where it is.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// When it was last written.
-    pub modified: SystemTime,
+    pub(crate) modified: SystemTime,
     /// Its size in bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The spill files in a folder, oldest first. A folder that is not there has none.
 ///
 /// Only plain files whose names end in `.log` are spill files; links are left alone.
-pub fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
+pub(crate) fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -190,7 +191,7 @@ pub fn list_spills(folder: &Path) -> io::Result<Vec<SpillEntry>> {
 
 /// Which of these files (oldest first) to remove. Pure.
 #[must_use]
-pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> Vec<PathBuf> {
+pub(crate) fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> Vec<PathBuf> {
     let mut bytes: u64 = spills.iter().map(|spill| spill.bytes).sum();
     let mut files = spills.len();
     let mut gone = Vec::new();
@@ -209,7 +210,7 @@ pub fn expired(spills: &[SpillEntry], now: SystemTime, retention: Retention) -> 
 /// Removes the files that a folder has kept too long, or has too many of. Returns how many files were removed. Blocks on the disk.
 ///
 /// A file that is gone already is not an error. A file that cannot be removed does not keep the others; its error is returned.
-pub fn tidy_spills(folder: &Path, now: SystemTime, retention: Retention) -> io::Result<usize> {
+pub(crate) fn tidy_spills(folder: &Path, now: SystemTime, retention: Retention) -> io::Result<usize> {
     let (mut removed, mut first) = (0, None);
     for path in expired(&list_spills(folder)?, now, retention) {
         match std::fs::remove_file(path) {

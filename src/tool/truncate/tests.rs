@@ -13,7 +13,7 @@ fn lines(count: usize, length: usize) -> String {
 /// BDD-TRC-001
 #[test]
 fn bdd_trc_001_head_of_nothing_is_nothing() {
-    let cut = head("", Limits::bytes(1000));
+    let cut = head("", CutLimits::bytes(1000));
     assert!(!cut.truncated);
     assert_eq!((cut.content.as_str(), cut.total_lines, cut.output_lines), ("", 0, 0));
 }
@@ -21,15 +21,15 @@ fn bdd_trc_001_head_of_nothing_is_nothing() {
 /// BDD-TRC-002
 #[test]
 fn bdd_trc_002_head_leaves_a_small_text_alone() {
-    let cut = head("hello\nworld", Limits::new(100, 1000));
-    assert_eq!(cut, Truncation::whole("hello\nworld", Limits::new(100, 1000)));
+    let cut = head("hello\nworld", CutLimits::new(100, 1000));
+    assert_eq!(cut, Truncation::whole("hello\nworld", CutLimits::new(100, 1000)));
     assert_eq!(cut.truncated_by, None);
 }
 
 /// G-06, BDD-TRC-003
 #[test]
 fn bdd_trc_003_head_keeps_whole_lines_within_the_bytes() {
-    let cut = head(&lines(10, 100), Limits::bytes(200));
+    let cut = head(&lines(10, 100), CutLimits::bytes(200));
     assert_eq!(cut.truncated_by, Some(TruncatedBy::Bytes));
     assert_eq!((cut.total_bytes, cut.output_lines, cut.output_bytes), (1009, 1, 100));
 }
@@ -37,7 +37,7 @@ fn bdd_trc_003_head_keeps_whole_lines_within_the_bytes() {
 /// G-06, BDD-TRC-004
 #[test]
 fn bdd_trc_004_head_keeps_the_first_lines() {
-    let cut = head(&lines(100, 10), Limits::new(5, 100_000));
+    let cut = head(&lines(100, 10), CutLimits::new(5, 100_000));
     assert_eq!(cut.truncated_by, Some(TruncatedBy::Lines));
     assert_eq!((cut.total_lines, cut.output_lines, cut.output_bytes), (100, 5, 54));
 }
@@ -45,7 +45,7 @@ fn bdd_trc_004_head_keeps_the_first_lines() {
 /// BDD-TRC-005
 #[test]
 fn bdd_trc_005_head_keeps_nothing_of_a_first_line_that_is_too_long() {
-    let cut = head(&"x".repeat(500), Limits::bytes(100));
+    let cut = head(&"x".repeat(500), CutLimits::bytes(100));
     assert_eq!(cut.truncated_by, Some(TruncatedBy::Bytes));
     assert!(cut.first_line_exceeds_limit);
     assert_eq!((cut.content.as_str(), cut.output_lines, cut.total_lines), ("", 0, 1));
@@ -54,22 +54,22 @@ fn bdd_trc_005_head_keeps_nothing_of_a_first_line_that_is_too_long() {
 /// BDD-TRC-006
 #[test]
 fn bdd_trc_006_tail_takes_a_text_that_is_exactly_at_its_limits() {
-    assert!(!tail("aaa\nbbb\nccc", Limits::new(3, 11)).truncated);
-    assert!(tail("aaa\nbbb\nccc", Limits::new(3, 10)).truncated);
-    assert!(tail("aaa\nbbb\nccc", Limits::new(2, 11)).truncated);
+    assert!(!tail("aaa\nbbb\nccc", CutLimits::new(3, 11)).truncated);
+    assert!(tail("aaa\nbbb\nccc", CutLimits::new(3, 10)).truncated);
+    assert!(tail("aaa\nbbb\nccc", CutLimits::new(2, 11)).truncated);
 }
 
 /// BDD-TRC-007
 #[test]
 fn bdd_trc_007_tail_leaves_a_small_text_alone() {
-    assert!(!tail("hello\nworld", Limits::default()).truncated);
+    assert!(!tail("hello\nworld", CutLimits::default()).truncated);
 }
 
 /// BDD-TRC-008, FT-2
 #[test]
 fn bdd_trc_008_tail_keeps_the_boundary_line_in_part() {
     let text = lines(10, 100);
-    let cut = tail(&text, Limits::bytes(200));
+    let cut = tail(&text, CutLimits::bytes(200));
     assert_eq!(cut.truncated_by, Some(TruncatedBy::Bytes));
     assert_eq!((cut.output_lines, cut.output_bytes, cut.last_line_partial), (2, 200, true));
     assert!(text.ends_with(&cut.content));
@@ -78,7 +78,7 @@ fn bdd_trc_008_tail_keeps_the_boundary_line_in_part() {
 /// BDD-TRC-009: and in the order of the original, which its forerunner got wrong.
 #[test]
 fn bdd_trc_009_tail_keeps_the_last_lines_in_order() {
-    let cut = tail(&lines(100, 10), Limits::new(5, 100_000));
+    let cut = tail(&lines(100, 10), CutLimits::new(5, 100_000));
     assert_eq!(cut.truncated_by, Some(TruncatedBy::Lines));
     assert_eq!((cut.output_lines, cut.last_line_partial), (5, false));
     assert!(cut.content.starts_with("line 96") && cut.content.ends_with("line 100xx"));
@@ -88,7 +88,7 @@ fn bdd_trc_009_tail_keeps_the_last_lines_in_order() {
 #[test]
 fn bdd_trc_010_tail_cuts_between_characters() {
     let text = "你好世界测试\n第二行中文\n第三行数据\n第四行内容\n第五行结束";
-    let cut = tail(text, Limits::bytes(40));
+    let cut = tail(text, CutLimits::bytes(40));
     assert_eq!(cut.content, "数据\n第四行内容\n第五行结束");
     assert_eq!((cut.total_bytes, cut.output_bytes, cut.output_lines), (82, 38, 3));
     assert!(cut.last_line_partial);
@@ -122,24 +122,24 @@ fn what_was_done_to_a_text_is_told_in_eleven_fields() {
             "first_line_exceeds_limit": false, "max_lines": limits.0, "max_bytes": limits.1,
         })
     };
-    assert_eq!(told(head(text, Limits::new(9, 99))), expected(text, json!(null), 4, (9, 99)));
-    assert_eq!(told(head(text, Limits::new(2, 99))), expected("one\ntwo", json!("lines"), 2, (2, 99)));
-    assert_eq!(told(head(text, Limits::new(9, 8))), expected("one\ntwo", json!("bytes"), 2, (9, 8)));
-    let chars = Limits { max_chars: 8, ..Limits::new(9, 99) };
+    assert_eq!(told(head(text, CutLimits::new(9, 99))), expected(text, json!(null), 4, (9, 99)));
+    assert_eq!(told(head(text, CutLimits::new(2, 99))), expected("one\ntwo", json!("lines"), 2, (2, 99)));
+    assert_eq!(told(head(text, CutLimits::new(9, 8))), expected("one\ntwo", json!("bytes"), 2, (9, 8)));
+    let chars = CutLimits { max_chars: 8, ..CutLimits::new(9, 99) };
     assert_eq!(told(head(text, chars)), expected("one\ntwo", json!("chars"), 2, (9, 99)));
     let mut nothing = expected("", json!("bytes"), 0, (9, 2));
     nothing["first_line_exceeds_limit"] = json!(true);
-    assert_eq!(told(head(text, Limits::new(9, 2))), nothing);
-    assert_eq!(told(tail(text, Limits::new(2, 99))), expected("three\nfour", json!("lines"), 2, (2, 99)));
+    assert_eq!(told(head(text, CutLimits::new(9, 2))), nothing);
+    assert_eq!(told(tail(text, CutLimits::new(2, 99))), expected("three\nfour", json!("lines"), 2, (2, 99)));
     let mut partial = expected("ree\nfour", json!("bytes"), 2, (9, 8));
     partial["last_line_partial"] = json!(true);
-    assert_eq!(told(tail(text, Limits::new(9, 8))), partial);
+    assert_eq!(told(tail(text, CutLimits::new(9, 8))), partial);
 }
 
 /// TRUNC-001: as `truncate_file` did with ten lines and a limit of five.
 #[test]
 fn trunc_001_exactly_the_first_lines_are_kept() {
-    let cut = head(&lines(10, 6), Limits::new(5, BYTES_MAX));
+    let cut = head(&lines(10, 6), CutLimits::new(5, BYTES_MAX));
     assert_eq!(cut.content, "line 1\nline 2\nline 3\nline 4\nline 5");
     assert_eq!((cut.output_lines, cut.total_lines, cut.truncated), (5, 10, true));
 }
@@ -147,7 +147,7 @@ fn trunc_001_exactly_the_first_lines_are_kept() {
 /// TRUNC-002: what is within the limits is left alone, also when it is cut a second time.
 #[test]
 fn trunc_002_what_fits_is_not_cut_again() {
-    let limits = Limits::new(100, BYTES_MAX);
+    let limits = CutLimits::new(100, BYTES_MAX);
     assert_eq!(head("one\ntwo\nthree", limits).content, "one\ntwo\nthree");
     let once = head(&lines(500, 8), limits);
     assert_eq!(head(&once.content, limits), Truncation::whole(&once.content, limits));
@@ -160,11 +160,11 @@ fn trunc_002_what_fits_is_not_cut_again() {
 fn a_final_line_feed_starts_no_line() {
     let text = "x\n".repeat(2000);
     assert_eq!(count_lines(&text), 2000);
-    assert!(!head(&text, Limits::default()).truncated);
-    assert!(!tail(&text, Limits::default()).truncated);
+    assert!(!head(&text, CutLimits::default()).truncated);
+    assert!(!tail(&text, CutLimits::default()).truncated);
     let text = "x\n".repeat(2001);
-    assert_eq!(head(&text, Limits::default()).output_lines, 2000);
-    assert_eq!(tail(&text, Limits::default()).content, "x\n".repeat(2000));
+    assert_eq!(head(&text, CutLimits::default()).output_lines, 2000);
+    assert_eq!(tail(&text, CutLimits::default()).content, "x\n".repeat(2000));
     assert_eq!((count_lines("\n"), count_lines("a\n\n"), count_lines("a")), (1, 2, 1));
 }
 
@@ -173,24 +173,24 @@ fn a_final_line_feed_starts_no_line() {
 fn exactly_the_usual_number_of_bytes_is_left_alone() {
     assert_eq!(BYTES_MAX, 51_200);
     let text = "x".repeat(BYTES_MAX);
-    assert!(!head(&text, Limits::default()).truncated);
-    assert!(!tail(&text, Limits::default()).truncated);
-    assert!(tail(&format!("{text}x"), Limits::default()).truncated);
+    assert!(!head(&text, CutLimits::default()).truncated);
+    assert!(!tail(&text, CutLimits::default()).truncated);
+    assert!(tail(&format!("{text}x"), CutLimits::default()).truncated);
 }
 
 /// G-01, C-01
 #[test]
-fn the_gmain_preset_counts_characters() {
+fn a_limit_of_characters_counts_characters() {
     let text = "你\n".repeat(20_000);
-    let cut = head(&text, Limits::gmain());
+    let cut = head(&text, CutLimits::chars(30_000));
     assert_eq!(cut.truncated_by, Some(TruncatedBy::Chars));
     assert_eq!(cut.output_lines, 15_000);
-    assert_eq!(tail(&text, Limits::gmain()).content.chars().count(), 30_000);
+    assert_eq!(tail(&text, CutLimits::chars(30_000)).content.chars().count(), 30_000);
 }
 
 #[test]
 fn totals_of_a_rolling_buffer_are_those_of_the_whole_output() {
-    let cut = tail("c\nd\n", Limits::default()).with_totals(4, 8);
+    let cut = tail("c\nd\n", CutLimits::default()).with_totals(4, 8);
     assert_eq!((cut.truncated, cut.truncated_by), (true, Some(TruncatedBy::Bytes)));
     assert_eq!((cut.total_lines, cut.total_bytes, cut.output_lines), (4, 8, 2));
 }
@@ -231,7 +231,7 @@ fn texts() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn head_is_a_prefix_within_its_limits(text in texts(), max_lines in 0usize..12, max_bytes in 0usize..60, max_chars in 0usize..60) {
-        let limits = Limits { max_lines, max_bytes, max_chars };
+        let limits = CutLimits { max_lines, max_bytes, max_chars };
         let cut = head(&text, limits);
         prop_assert!(text.starts_with(&cut.content));
         prop_assert_eq!(cut.truncated, cut.content != text);
@@ -245,7 +245,7 @@ proptest! {
 
     #[test]
     fn tail_is_a_suffix_within_its_limits(text in texts(), max_lines in 0usize..12, max_bytes in 0usize..60, max_chars in 0usize..60) {
-        let limits = Limits { max_lines, max_bytes, max_chars };
+        let limits = CutLimits { max_lines, max_bytes, max_chars };
         let cut = tail(&text, limits);
         prop_assert!(text.ends_with(&cut.content));
         prop_assert_eq!(cut.truncated, cut.content != text);
@@ -262,7 +262,7 @@ proptest! {
     #[test]
     fn totals_are_those_of_the_whole(text in texts(), kept in 0usize..80, max_lines in 0usize..12, max_bytes in 0usize..60) {
         let start = text.ceil_char_boundary(text.len().saturating_sub(kept));
-        let cut = tail(&text[start..], Limits::new(max_lines, max_bytes)).with_totals(count_lines(&text), text.len());
+        let cut = tail(&text[start..], CutLimits::new(max_lines, max_bytes)).with_totals(count_lines(&text), text.len());
         prop_assert!(text.ends_with(&cut.content) && cut.content.len() <= max_bytes);
         prop_assert_eq!((cut.total_lines, cut.total_bytes), (text.lines().count(), text.len()));
         prop_assert_eq!(cut.truncated, cut.content.len() < text.len());

@@ -117,10 +117,10 @@ fn setters_say_what_the_trait_asks() {
     let plain = order();
     let (tool, none): (&dyn Tool, _) = (&plain, json!({}));
     assert_eq!((tool.effect(), tool.parallel(), tool.limit(&none)), (Effect::Once, false, CALL_LIMIT));
-    assert_eq!((tool.aliases(), tool.output()), (&[][..], Limits::default()));
+    assert_eq!((tool.aliases(), tool.output()), (&[][..], CutLimits::default()));
     assert_eq!(tool.access(&json!({"item": "gong", "count": 1})), [Access::new("order", "*")]);
 
-    let limits = Limits::new(1, 2);
+    let limits = CutLimits::new(1, 2);
     let set = order()
         .effect(Effect::Read)
         .parallel()

@@ -32,6 +32,7 @@ pub struct Dir {
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DirEntry {
     /// The name. Not always UTF-8.
     pub name: OsString,
@@ -131,7 +132,7 @@ impl Iterator for DirEntries {
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 let name = OsStr::from_bytes(name).to_owned();
-                return Some(Ok(DirEntry { name, kind: entry.file_type().into() }));
+                return Some(Ok(DirEntry { name, kind: FileKind::of(entry.file_type()) }));
             }
         }
     }

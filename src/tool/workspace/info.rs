@@ -15,6 +15,7 @@ use rustix::fs::{FileType, Stat};
 
 /// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FileKind {
     /// A regular file.
     File,
@@ -49,8 +50,8 @@ impl fmt::Display for FileKind {
     }
 }
 
-impl From<FileType> for FileKind {
-    fn from(kind: FileType) -> FileKind {
+impl FileKind {
+    pub(super) fn of(kind: FileType) -> FileKind {
         match kind {
             FileType::RegularFile => FileKind::File,
             FileType::Directory => FileKind::Directory,
@@ -99,6 +100,7 @@ impl Version {
 
 /// What the system says about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileInfo {
     /// Its kind.
     pub kind: FileKind,
@@ -130,7 +132,7 @@ impl FileInfo {
         let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as i64);
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         FileInfo {
-            kind: FileType::from_raw_mode(stat.st_mode).into(),
+            kind: FileKind::of(FileType::from_raw_mode(stat.st_mode)),
             bytes,
             modified: system_time(modified),
             mode: stat.st_mode as u32 & 0o7777,

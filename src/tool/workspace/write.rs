@@ -33,6 +33,7 @@ const TRIES: usize = 32;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WriteOptions {
     /// Make the directories above it that are missing. True by default.
     pub create_parents: bool,
@@ -44,6 +45,17 @@ pub struct WriteOptions {
     pub mode: Option<u32>,
 }
 
+impl WriteOptions {
+    crate::words::setters::setters! {
+        /// Sets whether missing [directories above](#structfield.create_parents) are made.
+        create_parents: bool;
+        /// Writes only over [this state](#structfield.expect).
+        expect: Version = Some(expect);
+        /// Sets the [permission bits](#structfield.mode).
+        mode: u32 = Some(mode);
+    }
+}
+
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
         WriteOptions { create_parents: true, expect: None, mode: None }
@@ -52,6 +64,7 @@ impl Default for WriteOptions {
 
 /// What a write did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Written {
     /// Whether the file did not exist before.
     pub created: bool,

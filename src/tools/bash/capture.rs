@@ -17,10 +17,10 @@ use tokio::{
 };
 
 use crate::{
-    process::{Event, Output, Process, Stream},
+    process::{Output, Process, ProcessEvent, Stream},
     tool::{
         OutputFilter, Progress, ToolContext,
-        truncate::{Limits, NO_FOLDER, Spill, SpillFile, Truncation, tail},
+        truncate::{CutLimits, NO_FOLDER, Spill, SpillFile, Truncation, tail},
     },
     tools::bash::{BashOptions, screen::Screen},
 };
@@ -34,7 +34,7 @@ const HELD_BYTES_MAX: usize = 3;
 /// How long the end of a call waits for the disk before it abandons the file.
 const DISK_PATIENCE: Duration = Duration::from_secs(1);
 /// How much of the end of the output a progress report shows.
-const PROGRESS: Limits = Limits::new(20, 2_000);
+const PROGRESS: CutLimits = CutLimits::new(20, 2_000);
 
 /// The output of a command so far.
 pub(super) struct Capture {
@@ -52,7 +52,7 @@ pub(super) struct Capture {
     /// The name of the call in the file's name.
     id: String,
     /// How much of the output the model is given.
-    limits: Limits,
+    limits: CutLimits,
     /// The writer of the spill file, once there is more output than `spill_from`, or more than the model is given.
     writer: Option<Writer>,
     /// The bytes that the writer has not taken yet.
@@ -126,12 +126,12 @@ impl Capture {
         // The loop looks at the clock itself: in a flood there is always an event ready, and a ready event comes before a timeout.
         while Instant::now() < until {
             match timeout_at(until, process.next()).await {
-                Ok(Event::Output(stream, bytes)) => {
+                Ok(ProcessEvent::Output(stream, bytes)) => {
                     // Output that the disk does not take in time stays in memory.
                     let _ = timeout_at(until, self.take(stream, &bytes)).await;
                 }
-                Ok(Event::Ended(_)) => {}
-                Ok(Event::Closed) | Err(_) => return,
+                Ok(ProcessEvent::Ended(_)) => {}
+                Ok(ProcessEvent::Closed) | Err(_) => return,
             }
         }
     }

@@ -31,11 +31,21 @@ use crate::{
 
 /// How much of a workspace is checked before and after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LookLimits {
     /// How many files are checked. In a workspace with more files nothing is listed.
     pub files_max: usize,
     /// How long each of the two looks may take. A look that takes longer lists nothing.
     pub time_max: Duration,
+}
+
+impl LookLimits {
+    crate::words::setters::setters! {
+        /// Limits the [files](#structfield.files_max).
+        files_max: usize;
+        /// Limits the [time of a look](#structfield.time_max).
+        time_max: Duration;
+    }
 }
 
 impl Default for LookLimits {

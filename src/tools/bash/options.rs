@@ -11,12 +11,13 @@ use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
 use crate::{
     process::Streams,
-    tool::truncate::{Limits, SPILL_BYTES_MAX},
+    tool::truncate::{CutLimits, SPILL_BYTES_MAX},
     tools::bash::{LookLimits, Sandbox},
 };
 
 /// How the tool runs commands.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct BashOptions {
     /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no
     /// environment: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
@@ -30,7 +31,7 @@ pub struct BashOptions {
     /// Lines that are put before every command.
     pub prefix: Option<String>,
     /// How much of the output the model is given.
-    pub limits: Limits,
+    pub limits: CutLimits,
     /// How many bytes of a long output are kept in a file, at most.
     pub spill_bytes_max: u64,
     /// How long the processes of a command have time to end, once a timeout or an abort has asked them to; then they are killed.
@@ -56,7 +57,7 @@ impl BashOptions {
             shell: None,
             streams: Streams::Together,
             prefix: None,
-            limits: Limits::default(),
+            limits: CutLimits::default(),
             spill_bytes_max: SPILL_BYTES_MAX,
             grace: Duration::from_millis(300),
             processes_max: None,
@@ -64,6 +65,31 @@ impl BashOptions {
             look: Some(LookLimits::default()),
             sandbox: Sandbox::off(),
         }
+    }
+
+    crate::words::setters::setters! {
+        /// Hands on only the [variables of these names](#structfield.allow).
+        allow: impl IntoIterator<Item = impl Into<String>> = Some(allow.into_iter().map(Into::into).collect());
+        /// Sets the [shell](#structfield.shell).
+        shell: impl Into<PathBuf> = Some(shell.into());
+        /// Sets how the [two streams](#structfield.streams) are taken in.
+        streams: Streams;
+        /// Sets the [lines before every command](#structfield.prefix).
+        prefix: impl Into<String> = Some(prefix.into());
+        /// Sets how much of the [output](#structfield.limits) the model is given.
+        limits: CutLimits;
+        /// Limits the [kept output](#structfield.spill_bytes_max), in bytes.
+        spill_bytes_max: u64;
+        /// Sets how long processes have [to end](#structfield.grace).
+        grace: Duration;
+        /// Limits the [processes](#structfield.processes_max) of the user.
+        processes_max: u64 = Some(processes_max);
+        /// Limits the [address space](#structfield.memory_bytes_max) of a process, in bytes.
+        memory_bytes_max: u64 = Some(memory_bytes_max);
+        /// Sets how much of the workspace is [checked](#structfield.look); `None` for nothing.
+        look: Option<LookLimits>;
+        /// Sets [what commands may reach](#structfield.sandbox).
+        sandbox: Sandbox;
     }
 }
 

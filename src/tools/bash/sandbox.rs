@@ -21,9 +21,10 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    process::{Confinement, Network, SandboxLevel},
+    process::{Confinement, SandboxLevel},
     tool::{ToolContext, ToolResult},
     tools::bash::held::Grants,
+    words::sandbox::Network,
 };
 
 /// What commands of every day read of the system: programs, their configuration, and what the kernel tells.

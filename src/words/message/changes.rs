@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// A result without this value comes from a call that reports nothing about files: it only reads, or its effects are not tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Changes {
     /// The files: in the order of the changes for a tool that reports each change, by path for a comparison of two looks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -22,6 +23,7 @@ pub struct Changes {
 /// One file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct FileChange {
     /// Its path: relative to the workspace for a file inside, else absolute; without links for a file that this process changed,
     /// and as the call named it for one that was changed elsewhere. A name that is not plain text is in quotes, with escapes.
@@ -36,6 +38,7 @@ pub struct FileChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FileState {
     /// Nothing.
     Absent,
@@ -48,6 +51,7 @@ pub enum FileState {
 /// A regular file, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct FileImage {
     /// BLAKE3 of its content, in hex; `None` if it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]

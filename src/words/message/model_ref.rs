@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!((model.provider.as_str(), model.model.as_str()), ("openai", "gpt-4o"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ModelRef {
     /// The provider whose API reaches the model.
     pub provider: String,
@@ -26,6 +27,12 @@ impl ModelRef {
         let name = text.strip_prefix(&self.provider).and_then(|rest| rest.strip_prefix('/'));
         name == Some(self.model.as_str())
     }
+
+    /// The model of that name at that provider.
+    #[must_use]
+    pub fn new(provider: impl Into<String>, model: impl Into<String>) -> ModelRef {
+        ModelRef { provider: provider.into(), model: model.into() }
+    }
 }
 
 impl std::fmt::Display for ModelRef {
@@ -37,6 +44,7 @@ impl std::fmt::Display for ModelRef {
 /// A text that names no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad model {given:?}: write PROVIDER/MODEL, such as openai/gpt-4o or anthropic/claude-sonnet-4")]
+#[non_exhaustive]
 pub struct BadModelRef {
     /// What was given.
     pub given: String,

@@ -73,6 +73,7 @@ impl Part {
 ///
 /// It goes back only to the same provider and the same API; for any other it is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Extra {
     /// The provider that made the data.
     pub provider: String,
@@ -82,8 +83,17 @@ pub struct Extra {
     pub value: Value,
 }
 
+impl Extra {
+    /// The data of that provider and wire format.
+    #[must_use]
+    pub fn new(provider: impl Into<String>, api: impl Into<String>, value: Value) -> Extra {
+        Extra { provider: provider.into(), api: api.into(), value }
+    }
+}
+
 /// Text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TextPart {
     /// The text.
     pub text: String,
@@ -94,6 +104,7 @@ pub struct TextPart {
 
 /// What the model thought.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ReasoningPart {
     /// The thought; empty if the provider shows none of it.
     pub text: String,
@@ -106,6 +117,7 @@ pub struct ReasoningPart {
 
 /// The content that one or more files had before a change, if it was kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SnapshotPart {
     /// The hash that the content is kept under.
     pub snapshot: String,
@@ -113,6 +125,7 @@ pub struct SnapshotPart {
 
 /// Files that were changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PatchPart {
     /// The hash of the content before the change; `absent` for files that were not there, `unknown` if their content is not kept.
     pub hash: String,
@@ -125,6 +138,7 @@ pub struct PatchPart {
 
 /// A step begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StepStartPart {
     /// 1 for the first of its turn.
     pub step: u32,
@@ -132,6 +146,7 @@ pub struct StepStartPart {
 
 /// A step is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StepFinishPart {
     /// 1 for the first of its turn.
     pub step: u32,
@@ -149,6 +164,7 @@ pub struct StepFinishPart {
 
 /// A request failed and was made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RetryPart {
     /// 1 for the first retry.
     pub attempt: u32,
@@ -160,6 +176,7 @@ pub struct RetryPart {
 
 /// The agent in force from here on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AgentPart {
     /// Its name.
     pub name: String,
@@ -167,6 +184,7 @@ pub struct AgentPart {
 
 /// Work that was given to a subagent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SubtaskPart {
     /// The prompt of the subagent.
     pub prompt: String,
@@ -178,6 +196,7 @@ pub struct SubtaskPart {
 
 /// The history before this point is replaced by a summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CompactionPart {
     /// Whether the runtime began the compaction, and not a host's request.
     pub auto: bool,

@@ -13,6 +13,7 @@ use crate::words::ids::CallId;
 
 /// One tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolPart {
     /// The id that the model gave to the call.
     #[serde(rename = "callID")]

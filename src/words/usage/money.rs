@@ -98,6 +98,7 @@ impl FromStr for PicoUsd {
 /// A cost: the known part, and the number of requests whose price is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Cost {
     /// The sum of the known costs.
     pub known: PicoUsd,
@@ -155,6 +156,7 @@ impl fmt::Display for Cost {
 
 /// A cost in the JSON that other programs read. A program that reads `cost` alone never takes a part for the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ShownCost {
     /// The whole cost, in millionths of a US dollar; left out if a part is not known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tamtam::{
     model::{Barrier, BoxFuture},
     tool::{Question, Tool, ToolContext, ToolResult, blocking},
-    tools::process::{Event, Folder, Process, Processes, Spec, Streams, Watch},
+    tools::process::{Folder, Process, ProcessEvent, Processes, Spec, WatchBy},
 };
 
 use super::{
@@ -43,7 +43,7 @@ fn processes() -> Vec<Driver> {
             .given(go!(w, w.process().await))
             .then(go!(w, {
                 w.kept::<Process>().end().await;
-                while !matches!(w.kept::<Process>().next().await, Event::Closed) {}
+                while !matches!(w.kept::<Process>().next().await, ProcessEvent::Closed) {}
                 w.end().await;
             }))
             .in_real_time(),
@@ -90,7 +90,7 @@ fn waits() -> Vec<Driver> {
         )
         .given(go!(w, {
             let context = w.context();
-            context.cancel.cancel();
+            context.cancel();
             w.keep(context);
         })),
         Driver::new(
@@ -164,23 +164,14 @@ impl World {
 
     fn processes(&mut self) {
         let ledger = self.folder.path().join("ledger");
-        self.keep(Processes::new(Watch::Shell, Some(ledger)));
+        self.keep(Processes::new(WatchBy::Shell, Some(ledger)));
     }
 
     /// A program that ends when it is asked to.
     fn sleeps(&self, of: &Processes) -> Spec {
         let path = self.folder.path().join("work");
-        let folder = Folder { handle: std::fs::File::open(&path).unwrap().into(), path };
-        let (program, arguments) = ("/bin/sleep".into(), vec!["999".into()]);
-        Spec {
-            program,
-            arguments,
-            environment: Vec::new(),
-            folder,
-            tag: of.tag(),
-            streams: Streams::Together,
-            confinement: None,
-        }
+        let folder = Folder::new(std::fs::File::open(&path).unwrap().into(), path);
+        Spec::new("/bin/sleep", folder, of.tag()).arguments(["999"])
     }
 
     async fn process(&mut self) {

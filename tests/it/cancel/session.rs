@@ -2,11 +2,11 @@
 
 use futures_util::StreamExt;
 use tamtam::{
-    Delivery, Receipt, Seq,
+    Delivery, Message, Receipt, Seq, Steering,
     hook::{Hook, HookContext, Input},
     model::BoxFuture,
     permission::Profile,
-    session::{Grant, Granted, Labels, Link, Message, Open, Scope, Steering, TurnStream},
+    session::{Grant, Granted, Labels, Link, Open, Scope, TurnStream},
     tape::TapeStoreExt as _,
 };
 
@@ -224,7 +224,7 @@ fn settings() -> Vec<Driver> {
             .effect(go!(w, w.count_mine("settings"))),
         Driver::new(
             "Session::set_labels",
-            go!(w, w.session.set_labels(Labels::of([("tenant", "mine")]).unwrap()).await.unwrap()),
+            go!(w, w.session.set_labels(Labels::new([("tenant", "mine")]).unwrap()).await.unwrap()),
         )
         .effect(go!(w, w.count_mine("settings"))),
         Driver::new(

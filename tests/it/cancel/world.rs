@@ -14,7 +14,7 @@ use tamtam::{
     permission::Profile,
     runtime::Builder,
     session::{Next, Refusal, State},
-    tape::{Access, Entry, Store, StoreOptions, TapeStoreExt as _},
+    tape::{Store, StoreOptions, TapeAccess, TapeEntry, TapeStoreExt as _},
     tool::{Effect, Tool, ToolContext, ToolResult},
     tools,
 };
@@ -179,11 +179,11 @@ impl World {
     }
 
     pub(super) fn store(&self) -> Store {
-        let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+        let options = StoreOptions::default().access(TapeAccess::Read);
         Store::open(self.folder.path().join("store"), options).unwrap()
     }
 
-    pub(super) fn tape(&self, id: &SessionId) -> Vec<Entry> {
+    pub(super) fn tape(&self, id: &SessionId) -> Vec<TapeEntry> {
         self.store().read(id, Seq::ZERO).unwrap_or_default()
     }
 
@@ -195,7 +195,7 @@ impl World {
     /// How many entries of a kind name the message of [`mine`].
     pub(super) fn count_mine(&self, kind: &str) -> usize {
         let tape = self.tape(&id());
-        let named = |entry: &&Entry| entry.kind == kind && entry.data.get().contains("\"mine\"");
+        let named = |entry: &&TapeEntry| entry.kind == kind && entry.data.get().contains("\"mine\"");
         tape.iter().filter(named).count()
     }
 

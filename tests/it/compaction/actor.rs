@@ -7,10 +7,10 @@ use std::sync::{
 };
 
 use tamtam::{
-    EventKind, EventStream, Outcome, Runtime, Session, SessionOptions,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, Model, ModelError, Request},
+    EventKind, EventStream, ModelRef, Outcome, Runtime, Session, SessionOptions,
+    model::{AnswerPart, BoxFuture, Deltas, Model, ModelAnswer, ModelError, Request},
     permission::Profile,
-    session::{Finish, ModelRef, Next, SUMMARY_SYSTEM},
+    session::{Finish, Next, SUMMARY_SYSTEM},
     supervisor::Node,
 };
 use tokio::sync::Semaphore;
@@ -40,7 +40,11 @@ impl Model for Summing {
         &self.id
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         let sums_up = &*request.system == SUMMARY_SYSTEM;
         Box::pin(async move {
             let mut said = "fine";
@@ -52,7 +56,7 @@ impl Model for Summing {
                 self.go.acquire().await.unwrap().forget();
                 said = "## Goal\nGo on.";
             }
-            Ok(Answer::new(vec![AnswerPart::Text { text: said.to_owned(), extra: None }], Finish::Stop))
+            Ok(ModelAnswer::new(vec![AnswerPart::Text { text: said.to_owned(), extra: None }], Finish::Stop))
         })
     }
 }

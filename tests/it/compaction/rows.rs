@@ -46,7 +46,7 @@ async fn over(folder: &taped::Folder, model: &Arc<Scripted>) -> Runtime {
 
 /// What the provider says that a request and its answer took.
 fn used(reply: Reply, input: u64, output: u64) -> Reply {
-    reply.with_usage(Usage { input, output, ..Usage::default() })
+    reply.with_usage(Usage::new(input, output))
 }
 
 fn write(work: &Path, name: &str, text: &str) {
@@ -70,6 +70,7 @@ async fn summed_up(session: &Session, times: u64) {
                 }
             }
             Ok(Some(Next::Lagged(_))) => {}
+            Ok(Some(other)) => panic!("neither an event nor missed ones: {other:?}"),
             Ok(None) => panic!("the session is over"),
             // Another event may never come: then it is looked at again.
             Err(_) => {}

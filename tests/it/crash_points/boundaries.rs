@@ -28,7 +28,7 @@ fn tape_of(store: &Path) -> PathBuf {
 struct Reference {
     folder: taped::Folder,
     lines: Vec<String>,
-    entries: Vec<tamtam::tape::Entry>,
+    entries: Vec<tamtam::tape::TapeEntry>,
     told: Vec<String>,
     world: World,
 }

@@ -17,7 +17,7 @@ use super::{
 const ENTRIES: usize = 10;
 
 fn open(folder: &std::path::Path, strike: &Strike) -> Store {
-    Store::open(folder, StoreOptions { faults: strike.faults(), ..StoreOptions::default() }).unwrap()
+    Store::open(folder, StoreOptions::default().faults(strike.faults())).unwrap()
 }
 
 /// What is done with a store that has a parent of ten entries, and a fork of it unless that is what is done.

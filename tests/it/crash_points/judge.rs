@@ -46,7 +46,7 @@ pub(crate) fn differences(told: &[String], reference: &[String], cut_off: &BTree
 }
 
 /// The calls that are running where these entries end, by the ids that the model gave to them.
-pub(crate) fn running(lines: &[tamtam::tape::Entry]) -> BTreeSet<String> {
+pub(crate) fn running(lines: &[tamtam::tape::TapeEntry]) -> BTreeSet<String> {
     let mut running = std::collections::BTreeMap::new();
     let mut ids = std::collections::BTreeMap::new();
     for line in lines {
@@ -83,7 +83,7 @@ pub(crate) fn promises(state: &State, world: &World, store: &Path) -> Vec<String
         }
     }
     for id in MESSAGES {
-        let accepted = |entry: &&tamtam::tape::Entry| {
+        let accepted = |entry: &&tamtam::tape::TapeEntry| {
             let data: Value = serde_json::from_str(entry.data.get()).unwrap();
             entry.kind == "accepted" && data["message"]["id"] == id
         };
@@ -101,8 +101,8 @@ pub(crate) fn promises(state: &State, world: &World, store: &Path) -> Vec<String
 }
 
 /// All that the tape says. The whole store must be sound.
-pub(crate) fn entries(store: &Path) -> Result<Vec<tamtam::tape::Entry>, String> {
-    let store = Store::open(store, StoreOptions { access: tamtam::tape::Access::Read, ..Default::default() }).unwrap();
+pub(crate) fn entries(store: &Path) -> Result<Vec<tamtam::tape::TapeEntry>, String> {
+    let store = Store::open(store, StoreOptions::default().access(tamtam::tape::TapeAccess::Read)).unwrap();
     let findings = store.verify_all().unwrap();
     if findings.is_empty() { Ok(store.read(&id(), Seq::ZERO).unwrap()) } else { Err(format!("{findings:?}")) }
 }

@@ -254,7 +254,7 @@ async fn kills(durability: Durability) {
         let died =
             entries.iter().find(|entry| entry.kind == "recovered").map_or(tamtam::Seq(u64::MAX), |entry| entry.seq);
         for id in acked {
-            let before = |entry: &&tamtam::tape::Entry| {
+            let before = |entry: &&tamtam::tape::TapeEntry| {
                 entry.kind == "accepted" && entry.seq < died && entry.data.get().contains(&format!("\"{id}\""))
             };
             if !entries.iter().any(|entry| before(&entry)) {

@@ -10,7 +10,7 @@ use std::{
 
 use tamtam::{
     Millis, Seq, SessionId,
-    tape::{Appended, Durability, Entry, Notify, Store, StoreOptions, TapeError, TapeStoreExt as _, TapeWriter},
+    tape::{Appended, Durability, Notify, Store, StoreOptions, TapeEntry, TapeError, TapeStoreExt as _, TapeWriter},
 };
 
 use super::{
@@ -27,24 +27,19 @@ fn id(n: usize) -> SessionId {
     format!("s{n}").parse().unwrap()
 }
 
-fn entry(seq: u64) -> Entry {
-    Entry {
-        seq: Seq(seq),
-        time: Millis(1_700_000_000_000 + seq),
-        cause: None,
-        turn: None,
-        step: None,
-        ticket: None,
-        input: None,
-        kind: "note".into(),
-        data: serde_json::value::to_raw_value(&serde_json::json!({"text": format!("gong {seq}").repeat(40)})).unwrap(),
-    }
+fn entry(seq: u64) -> TapeEntry {
+    TapeEntry::new(
+        Seq(seq),
+        Millis(1_700_000_000_000 + seq),
+        "note",
+        serde_json::value::to_raw_value(&serde_json::json!({"text": format!("gong {seq}").repeat(40)})).unwrap(),
+    )
 }
 
 fn options(durability: Durability, strike: &Strike) -> StoreOptions {
     // A log of this size is begun again several times in a round.
     let commit_log_bytes = 64 * 1024;
-    StoreOptions { durability, commit_log_bytes, faults: strike.faults(), ..StoreOptions::default() }
+    StoreOptions::default().durability(durability).commit_log_bytes(commit_log_bytes).faults(strike.faults())
 }
 
 /// A tape and what it was told.
@@ -61,7 +56,7 @@ fn notify() -> (Notify, mpsc::Receiver<Result<Seq, TapeError>>) {
 
 impl Writer {
     /// Appends, and waits until it is acknowledged.
-    fn append(&mut self, entries: &[Entry]) -> Result<Seq, TapeError> {
+    fn append(&mut self, entries: &[TapeEntry]) -> Result<Seq, TapeError> {
         match self.tape.append(entries) {
             Appended::Now(result) => result,
             Appended::Later => self.told.recv_timeout(Duration::from_secs(20)).expect("an append is told about"),

@@ -12,7 +12,7 @@ use std::{
 use serde_json::json;
 use tamtam::{
     Delivery, MessageId, ModelRef, Seq, Steering,
-    model::{Answer, AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelError, Request},
+    model::{AnswerPart, BoxFuture, Deltas, ErrorKind, Item, Model, ModelAnswer, ModelError, Request},
     session::Finish,
 };
 
@@ -140,7 +140,7 @@ impl Server {
         Server { id: "story/teller".parse().unwrap(), world: world.clone() }
     }
 
-    async fn answer(&self, request: &Request) -> Result<Answer, ModelError> {
+    async fn answer(&self, request: &Request) -> Result<ModelAnswer, ModelError> {
         self.world.asked(request);
         let answers = request.history.iter().filter(|item| matches!(item.as_ref(), Item::Assistant(_))).count();
         let token = |n: u32| ("token", json!({ "n": n }));
@@ -182,7 +182,7 @@ impl Server {
             input: input.to_string(),
             extra: None,
         });
-        Ok(Answer::new([text].into_iter().chain(calls).collect(), finish))
+        Ok(ModelAnswer::new([text].into_iter().chain(calls).collect(), finish))
     }
 }
 
@@ -191,7 +191,11 @@ impl Model for Server {
         &self.id
     }
 
-    fn stream<'a>(&'a self, request: &'a Request, _: &'a mut dyn Deltas) -> BoxFuture<'a, Result<Answer, ModelError>> {
+    fn stream<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a mut dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(self.answer(request))
     }
 }

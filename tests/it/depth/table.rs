@@ -57,7 +57,7 @@ fn agent_file(name: &str, dialect: Dialect, text: &str) -> String {
 }
 
 fn edits(pattern: &str) -> String {
-    let rule = Rule { permission: "edit".into(), pattern: pattern.into(), action: Action::Allow, exact: false };
+    let rule = Rule::new("edit", pattern, Action::Allow);
     let rules = Ruleset::new("r", vec![rule]);
     let access = [Access::new("edit", "a/b")];
     format!("{:?}", decide(&[&rules], &access, &Globs::default()).judgement.action)

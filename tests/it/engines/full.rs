@@ -32,7 +32,7 @@ async fn a_memory_that_is_full_refuses_says_what_helps_and_goes_on() {
     while runtime.passivate(old.id()).await.is_err() {
         tokio::task::yield_now().await;
     }
-    let full = MemoryLimits { bytes_max: store.bytes(), ..MemoryLimits::default() };
+    let full = MemoryLimits::default().bytes_max(store.bytes());
     store.set_limits(full);
     let refused = new.prompt("more").await.unwrap_err();
     assert!(matches!(&refused, SendError::Storage(TapeError::MemoryFull { of: "bytes", .. })), "{refused}");
@@ -47,7 +47,7 @@ async fn a_memory_that_is_full_refuses_says_what_helps_and_goes_on() {
     assert_eq!(swept.gone.iter().map(|gone| &gone.session).collect::<Vec<_>>(), [old.id()]);
     let answer = new.prompt("more").await.unwrap().wait().await.unwrap();
     assert_eq!(answer.outcome, Outcome::Done);
-    store.set_limits(MemoryLimits { sessions_max: 1, ..MemoryLimits::default() });
+    store.set_limits(MemoryLimits::default().sessions_max(1));
     let refused = runtime.create(SessionOptions::new(folder.path())).await.unwrap_err();
     assert!(matches!(refused, OpenError::Tape(TapeError::MemoryFull { of: "sessions", max: 1 })), "{refused}");
     assert!(runtime.shutdown().await.is_empty());
@@ -65,7 +65,7 @@ async fn what_comes_while_memory_is_full_is_recorded_when_there_is_room() {
     let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
     let receipt = session.prompt("hello").await.unwrap();
     let mut events = session.events();
-    store.set_limits(MemoryLimits { bytes_max: 0, ..MemoryLimits::default() });
+    store.set_limits(MemoryLimits::default().bytes_max(0));
     hold.release();
     loop {
         let Next::Event(event) = events.next().await.unwrap() else { continue };
@@ -96,7 +96,7 @@ async fn a_turn_ends_although_memory_is_full() {
         let other = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
         let receipt = session.prompt("hello").await.unwrap();
         hold.reached().await;
-        store.set_limits(MemoryLimits { bytes_max: store.bytes(), ..MemoryLimits::default() });
+        store.set_limits(MemoryLimits::default().bytes_max(store.bytes()));
         let refused = other.prompt("more").await.unwrap_err();
         assert!(matches!(&refused, SendError::Storage(TapeError::MemoryFull { .. })), "{refused}");
         match aborts {

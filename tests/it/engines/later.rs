@@ -11,10 +11,11 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     EventKind, Outcome, Runtime,
+    model::BoxFuture,
     permission::Profile,
     session::Next,
     tape::{Mark, TapeStore as _},
-    tool::{BoxFuture, Tool, ToolContext, ToolResult},
+    tool::{Tool, ToolContext, ToolResult},
 };
 
 use super::{Engine, Gate, Kept, Own, each_engine, say, seen, until};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tamtam::{
-    Message, Runtime, SessionOptions,
+    Runtime, SessionOptions,
     model::{Reply, Scripted},
     ops::SweepPolicy,
     permission::Profile,
@@ -103,9 +103,7 @@ mod alone {
         let (gate, bomb) = (Gate::default(), Bomb::default());
         let model = Scripted::from_fn(|request| {
             let bash = request.history.last().is_some_and(|item| match &**item {
-                tamtam::model::Item::User(user) => {
-                    Message { parts: user.parts.clone(), ..Message::user("") }.text() == "run it"
-                }
+                tamtam::model::Item::User(user) => user.text() == "run it",
                 _ => false,
             });
             let command =

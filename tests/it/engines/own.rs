@@ -16,7 +16,7 @@ use std::{
 use tamtam::{
     Millis, Seq, SessionId,
     tape::{
-        Anchor, Appended, Deleted, Entry, GivenBack, Holder, LoadedTape, Mark, Notify, Position, SessionSummary,
+        Anchor, Appended, Deleted, GivenBack, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry,
         TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
     },
 };
@@ -124,7 +124,7 @@ impl Own {
         assert!(self.wait_while(until, |inner| inner.closing.contains(session)));
     }
 
-    fn refusal(&self, entries: &[Entry]) -> Option<TapeError> {
+    fn refusal(&self, entries: &[TapeEntry]) -> Option<TapeError> {
         if self.refuses.load(Ordering::SeqCst) {
             return Some(TapeError::engine("the database is away"));
         }
@@ -176,7 +176,7 @@ fn at_once(appended: Appended) -> Result<Seq, TapeError> {
 
 struct Job {
     anchor: Option<String>,
-    entries: Vec<Entry>,
+    entries: Vec<TapeEntry>,
 }
 
 /// Who is told when a session was given back.
@@ -199,7 +199,7 @@ struct OwnWriter {
 }
 
 impl OwnWriter {
-    fn push(&mut self, anchor: Option<String>, entries: Vec<Entry>) -> Appended {
+    fn push(&mut self, anchor: Option<String>, entries: Vec<TapeEntry>) -> Appended {
         self.own.outstanding.fetch_add(1, Ordering::SeqCst);
         self.queue.as_ref().unwrap().send(Job { anchor, entries }).unwrap();
         Appended::Later
@@ -211,7 +211,7 @@ impl TapeWriter for OwnWriter {
         self.last
     }
 
-    fn append(&mut self, entries: &[Entry]) -> Appended {
+    fn append(&mut self, entries: &[TapeEntry]) -> Appended {
         let is_it = |kind: &mut &'static str| entries.iter().any(|entry| entry.kind == *kind);
         let panics = self.own.panics_at.lock().unwrap().take_if(is_it);
         if panics.is_some() {
@@ -220,7 +220,7 @@ impl TapeWriter for OwnWriter {
         self.push(None, entries.to_vec())
     }
 
-    fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+    fn begin_anchor(&mut self, name: &str, first: &TapeEntry) -> Appended {
         self.push(Some(name.to_owned()), vec![first.clone()])
     }
 
@@ -258,11 +258,12 @@ impl TapeStore for Own {
             return Err(TapeError::engine("the database is away"));
         }
         self.wait_until_given_back(session);
-        let loaded = self.plain.claim(session, Arc::new(|_| {}))?;
-        Ok(LoadedTape { tape: self.writer(session.clone(), loaded.tape, notify), ..loaded })
+        let mut loaded = self.plain.claim(session, Arc::new(|_| {}))?;
+        loaded.tape = self.writer(session.clone(), loaded.tape, notify);
+        Ok(loaded)
     }
 
-    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         self.plain.range(session, from, through)
     }
 
@@ -285,9 +286,7 @@ impl TapeStore for Own {
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
         self.wait_until_given_back(session);
         match self.claimed_once.lock().unwrap().take_if(|claimed_once| claimed_once == session) {
-            Some(session) => {
-                Err(TapeError::Claimed { session, by: Holder { owner: "another".into(), pid: 1, host: "here".into() } })
-            }
+            Some(session) => Err(TapeError::Claimed { session, by: Holder::new("another", 1, "here") }),
             None => self.plain.erase(session, last, unless),
         }
     }
@@ -327,7 +326,7 @@ fn with_a_parent() -> (Own, SessionId, SessionId) {
     let mut tape = own.create(&parent, Arc::new(|_| {})).unwrap();
     let data = serde_json::value::to_raw_value("said before").unwrap();
     let (seq, time, kind) = (Seq(1), Millis(1), "said".to_owned());
-    let first = Entry { seq, time, cause: None, turn: None, step: None, ticket: None, input: None, kind, data };
+    let first = TapeEntry::new(seq, time, kind, data);
     let _ = tape.append(&[first]);
     drop(tape);
     assert!(own.settle(Duration::from_secs(60)));

@@ -12,8 +12,8 @@ use tamtam::{
     model::{Reply, Scripted},
     runtime::{DeleteError, Kind, StartError},
     tape::{
-        Anchor, Entry, LoadedTape, Mark, MemoryStore, Notify, Position, SessionSummary, SoundEnd, TapeError, TapeStore,
-        TapeWriter,
+        Anchor, LoadedTape, Mark, MemoryStore, Notify, Position, SessionSummary, SoundEnd, TapeEntry, TapeError,
+        TapeStore, TapeWriter,
     },
 };
 
@@ -49,7 +49,7 @@ impl TapeStore for Panics {
         self.enter("claim");
         self.tapes.claim(session, notify)
     }
-    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         self.enter("range");
         self.tapes.range(session, from, through)
     }

@@ -10,8 +10,8 @@ use std::{
 use tamtam::{
     Seq, SessionId,
     tape::{
-        Anchor, Appended, Entry, Forked, Holder, LINE_BYTES_MAX, LoadedTape, Mark, Notify, Position, SessionSummary,
-        TapeError, TapeStore, TapeWriter,
+        Anchor, Appended, Forked, Holder, LINE_BYTES_MAX, LoadedTape, Mark, Notify, Position, SessionSummary,
+        TapeEntry, TapeError, TapeStore, TapeWriter,
     },
 };
 
@@ -38,7 +38,7 @@ struct One {
     before: Seq,
     parts: Vec<Anchor>,
     /// Each with how many of its append follow.
-    rows: Vec<(Entry, u64)>,
+    rows: Vec<(TapeEntry, u64)>,
     holder: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ impl One {
         self.rows.last().map_or(self.before, |(entry, _)| entry.seq)
     }
 
-    fn append(&mut self, session: &SessionId, part: Option<&str>, entries: &[Entry]) -> Result<Seq, TapeError> {
+    fn append(&mut self, session: &SessionId, part: Option<&str>, entries: &[TapeEntry]) -> Result<Seq, TapeError> {
         let mut last = self.last();
         for entry in entries {
             if entry.seq != Seq(last.0 + 1) {
@@ -67,7 +67,7 @@ impl One {
         }
         let number = self.parts.last().map_or(self.first_part.0, |part| part.number + 1);
         let begun = if self.parts.is_empty() { Some(self.first_part.1.to_owned()) } else { name };
-        self.parts.extend(begun.map(|name| Anchor { number, name, first: first.seq, time: first.time }));
+        self.parts.extend(begun.map(|name| Anchor::new(number, name, first.seq, first.time)));
         let more = (0..entries.len() as u64).rev();
         self.rows.extend(entries.iter().cloned().zip(more));
         Ok(last)
@@ -84,7 +84,7 @@ impl Inner {
         match one.holder {
             None => Ok(one),
             Some(_) => {
-                let by = Holder { owner: "plain".into(), pid: std::process::id(), host: String::new() };
+                let by = Holder::new("plain", std::process::id(), "");
                 Err(TapeError::Claimed { session: session.clone(), by })
             }
         }
@@ -143,10 +143,10 @@ impl TapeStore for Plain {
         let one = inner.one(session)?;
         let from = one.parts.last().map_or(Seq::ZERO, |part| part.first);
         let entries = one.rows.iter().map(|(entry, _)| entry).filter(|entry| entry.seq >= from).cloned().collect();
-        Ok(LoadedTape { tape, entries, repair: None, read_only: None, rebooted: false })
+        Ok(LoadedTape::new(tape, entries))
     }
 
-    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<Entry>, TapeError> {
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         let mut inner = self.inner();
         let entries = inner.one(session)?.rows.iter().map(|(entry, _)| entry);
         Ok(entries.filter(|entry| (from..=through).contains(&entry.seq)).cloned().collect())
@@ -158,7 +158,7 @@ impl TapeStore for Plain {
         let part = one.parts.iter().rfind(|part| part.first <= seq).cloned();
         let row = one.rows.iter().find(|(entry, _)| entry.seq == seq);
         let sum = format!("{:08x}{:08x}", one.made, seq.0);
-        Ok(row.zip(part).map(|((entry, more), part)| Position { seq, time: entry.time, more: *more, sum, part }))
+        Ok(row.zip(part).map(|((entry, more), part)| Position::new(seq, entry.time, *more, sum, part)))
     }
 
     fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
@@ -173,14 +173,13 @@ impl TapeStore for Plain {
         let mut inner = self.inner();
         let one = inner.one(session)?;
         let (first, last) = (one.rows.first(), one.rows.last());
-        Ok(SessionSummary {
-            id: session.clone(),
-            from: first.and_then(|(entry, _)| Forked::of(entry)),
-            created: first.map(|(entry, _)| entry.time),
-            last: last.map(|(entry, _)| entry.time),
-            seq: last.map_or(Seq::ZERO, |(entry, _)| entry.seq),
-            bytes: one.rows.iter().map(|(entry, _)| 200 + entry.data.get().len() as u64).sum(),
-        })
+        let mut summary = SessionSummary::new(session.clone());
+        summary.from = first.and_then(|(entry, _)| Forked::of(entry));
+        summary.created = first.map(|(entry, _)| entry.time);
+        summary.last = last.map(|(entry, _)| entry.time);
+        summary.seq = last.map_or(Seq::ZERO, |(entry, _)| entry.seq);
+        summary.bytes = one.rows.iter().map(|(entry, _)| 200 + entry.data.get().len() as u64).sum();
+        Ok(summary)
     }
 
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
@@ -231,7 +230,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&self, part: Option<&str>, entries: &[Entry]) -> Appended {
+    fn write(&self, part: Option<&str>, entries: &[TapeEntry]) -> Appended {
         let mut inner = self.engine.inner();
         let one = inner.one(&self.session);
         Appended::Now(one.and_then(|one| one.append(&self.session, part, entries)))
@@ -243,11 +242,11 @@ impl TapeWriter for Writer {
         self.engine.inner().one(&self.session).map_or(Seq::ZERO, |one| one.last())
     }
 
-    fn append(&mut self, entries: &[Entry]) -> Appended {
+    fn append(&mut self, entries: &[TapeEntry]) -> Appended {
         self.write(None, entries)
     }
 
-    fn begin_anchor(&mut self, name: &str, first: &Entry) -> Appended {
+    fn begin_anchor(&mut self, name: &str, first: &TapeEntry) -> Appended {
         self.write(Some(name), std::slice::from_ref(first))
     }
 }

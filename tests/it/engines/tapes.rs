@@ -178,8 +178,8 @@ async fn a_budget_stops_a_session_and_a_restart_gives_nothing_back() {
     each_engine(async |engine| {
         let (first, _) = engine.start().await;
         let mut options = engine.options();
-        let session = Limits { tokens: Some(6_000), ..Limits::default() };
-        options.budget = Budget { session, on_breach: OnBreach::Stop, ..Budget::default() };
+        let session = Limits::default().tokens(6_000);
+        options.budget = Budget::default().session(session).on_breach(OnBreach::Stop);
         let session = first.create(options).await.unwrap();
         let outcome = loop {
             let answer = session.prompt("go on").await.unwrap().wait().await.unwrap();

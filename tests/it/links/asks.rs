@@ -9,7 +9,10 @@ use std::{
     path::PathBuf,
 };
 
-use tamtam::session::{AskClosedWhy, EventStream, Grant, Granted, Scope, Seq, SessionId};
+use tamtam::{
+    EventStream, Seq, SessionId,
+    session::{AskClosedWhy, Grant, Granted, Scope},
+};
 
 use super::*;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tamtam::{
-    SessionId,
+    OpenError, SessionId,
     runtime::SessionFigures,
-    session::{OpenError, RestartPolicy, State},
+    session::{RestartPolicy, State},
 };
 
 use tokio::sync::Semaphore;

@@ -6,10 +6,9 @@ use std::sync::{
 };
 
 use tamtam::{
-    SendError,
+    Message, SendError,
     hook::{Hook, HookCall, HookContext, Input, Verdict},
     model::{BoxFuture, Reply, Scripted},
-    session::Message,
     supervisor::{ChildSpec, Restart},
     tool::{Tool, ToolContext, ToolResult},
 };

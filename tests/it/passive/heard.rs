@@ -6,10 +6,10 @@ use std::sync::{
 };
 
 use tamtam::{
-    EventKind, EventStream, SessionId,
+    EventKind, EventStream, Outcome, SessionId,
     model::{BoxFuture, Reply, Scripted},
     permission::{Action, Rule, Ruleset},
-    session::{Grant, Outcome, Record},
+    session::{Grant, Record},
     tool::{Access, Tool, ToolContext, ToolResult},
 };
 

@@ -58,7 +58,7 @@ async fn secret(runtime: &Runtime, folder: &Path, name: &str) -> Session {
 async fn index(runtime: &Runtime) {
     #[cfg(feature = "sqlite")]
     for word in &SECRET[..2] {
-        let query = tamtam::tape::Query { wait: Duration::from_secs(60), ..tamtam::tape::Query::new(*word) };
+        let query = tamtam::tape::Query::new(*word).wait(Duration::from_secs(60));
         assert!(!runtime.search(query).await.unwrap().hits.is_empty(), "{word}");
     }
     let mut query = tamtam::ops::SessionQuery::default();

@@ -16,7 +16,7 @@ use crate::{engines::plain::Plain, support::taped};
 const LONG: Duration = Duration::from_secs(60);
 
 fn labels<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
-    Labels::of(pairs).unwrap()
+    Labels::new(pairs).unwrap()
 }
 
 async fn start(folder: &Path, engine: Option<Arc<dyn TapeStore>>) -> Runtime {
@@ -142,9 +142,8 @@ mod searches {
     async fn pages(runtime: &Runtime, wanted: &Labels, order: Order) -> Vec<Vec<String>> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let kinds = vec!["accepted".to_owned()];
-            let labels = wanted.clone();
-            let query = Query { wait: LONG, labels, order, kinds, limit: 2, after, ..Query::new("word") };
+            let query = Query::new("word").wait(LONG).labels(wanted.clone()).order(order).kinds(["accepted"]).limit(2);
+            let query = after.into_iter().fold(query, Query::after);
             let page = runtime.search(query).await.unwrap();
             found.push(page.hits.iter().map(|hit| hit.session.to_string()).collect());
             let Some(next) = page.next else { return found };
@@ -174,7 +173,7 @@ mod searches {
         }
         let nobody = pages(&runtime, &labels([("tenant", "nobody")]), Order::Newest).await;
         assert_eq!(nobody, [vec![""; 0]]);
-        let query = Query { labels: labels([("tenant", "acme")]), ..Query::new("") };
+        let query = Query::new("").labels(labels([("tenant", "acme")]));
         assert_eq!(runtime.search(query).await.unwrap_err().kind(), Kind::Invalid, "labels alone are no search");
         assert!(runtime.shutdown().await.is_empty());
     }
@@ -259,7 +258,7 @@ async fn a_deleted_session_leaves_no_word_of_a_label_in_any_file() {
         assert_eq!(listed(&runtime, [(&*word.replace('z', "k"), word)]).await, ["goes"]);
         #[cfg(feature = "sqlite")]
         {
-            let query = tamtam::tape::Query { wait: LONG, ..tamtam::tape::Query::new("word") };
+            let query = tamtam::tape::Query::new("word").wait(LONG);
             assert!(!runtime.search(query).await.unwrap().hits.is_empty());
         }
     }
@@ -277,7 +276,7 @@ async fn a_child_that_would_have_too_many_labels_is_refused() {
     let runtime = start(folder.path(), None).await;
     let session = make(&runtime, folder.path(), "one", [("tenant", "acme")]).await;
     let mut options = SessionOptions::new(folder.path()).id(id("child"));
-    options.labels = Labels::of((0..16).map(|n| (format!("k{n}"), "x"))).unwrap();
+    options.labels = Labels::new((0..16).map(|n| (format!("k{n}"), "x"))).unwrap();
     let error = session.spawn_child(options, "a task", Link::default()).await.unwrap_err();
     let SpawnError::Open(error @ OpenError::Labels(BadLabel::TooMany { .. })) = &error else { panic!("{error}") };
     assert_eq!(error.to_string(), "there is no room for the label tenant: the limit is 16 labels");

@@ -3,7 +3,7 @@
 
 use tamtam::{
     Millis, Seq, SessionId,
-    tape::{Access, ImportOptions, Spills, Store, StoreOptions, TapeStore as _, TapeStoreExt as _},
+    tape::{ImportOptions, Spills, Store, StoreOptions, TapeAccess, TapeStore as _, TapeStoreExt as _},
 };
 
 use super::*;
@@ -17,7 +17,7 @@ async fn forged(tool: &'static str) -> (Vec<u8>, SessionId) {
     let session = runtime.create(options(folder.path(), everything())).await.unwrap();
     drop(session.prompt("go").await.unwrap());
     read.has_run(1).await;
-    let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let reading = StoreOptions::default().access(TapeAccess::Read);
     let store = Store::open(folder.path().join("store"), reading).unwrap();
     let mut file = Vec::new();
     store.export(session.id(), Spills::Left, &mut file).unwrap();
@@ -112,7 +112,7 @@ async fn what_a_file_says_of_rules_calls_and_places_has_no_power() {
     }
     assert_eq!(probe.runs(), 0);
     assert!(runtime.shutdown().await.is_empty());
-    let reading = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+    let reading = StoreOptions::default().access(TapeAccess::Read);
     let store = Store::open(folder.path().join("store"), reading).unwrap();
     assert_eq!(store.verify_all().unwrap(), []);
 }
@@ -128,7 +128,9 @@ fn calling_itself(victim: &str, file: &[u8]) -> Vec<u8> {
     for line in &lines {
         let text = line.data.get().replace(&format!("\"session\":\"{id}\""), &format!("\"session\":\"{victim}\""));
         let data = serde_json::value::RawValue::from_string(text).unwrap();
-        let _ = tape.append(&[tamtam::tape::Entry { data, ..line.clone() }]);
+        let mut forged = line.clone();
+        forged.data = data;
+        let _ = tape.append(&[forged]);
         assert!(store.settle(Duration::from_secs(30)));
     }
     let mut out = Vec::new();

@@ -204,7 +204,7 @@ fn reply(phase: Phase, failures: &AtomicUsize, backs_off: bool, request: &Reques
     if transcript(request).contains(SUMMARY) {
         return Reply::text("## Goal\nTalk.").at_barrier("summary");
     }
-    let used = |reply: Reply, input, output| reply.with_usage(Usage { input, output, ..Usage::default() });
+    let used = |reply: Reply, input, output| reply.with_usage(Usage::new(input, output));
     if failures.load(Ordering::SeqCst) > 0 {
         let left = failures.fetch_sub(1, Ordering::SeqCst) - 1;
         // The first two are tried again at once, so that a wait of our own is a long one.

@@ -12,7 +12,7 @@ use tamtam::{
     Seq, SessionId,
     ops::replay::{Replay, ReplayError},
     session::{Entry, Record},
-    tape::{Access, Append, Store, StoreOptions, TapeError, TapeStoreExt as _},
+    tape::{Append, Store, StoreOptions, TapeAccess, TapeError, TapeStoreExt as _},
 };
 
 /// Entries of one folder that are replayed, at most: a long tape shows no more than its beginning does.
@@ -95,7 +95,7 @@ impl Drop for Folder {
 pub(crate) fn replay_below(folder: &Path, entries_max: usize) -> Replayed {
     let mut all = Replayed::NOTHING;
     for path in stores(folder, 5) {
-        let options = StoreOptions { access: Access::Read, ..StoreOptions::default() };
+        let options = StoreOptions::default().access(TapeAccess::Read);
         let Ok(store) = Store::open(&path, options) else { continue };
         for session in store.list().unwrap_or_default() {
             if all.entries >= entries_max {

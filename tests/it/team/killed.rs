@@ -18,10 +18,10 @@ use std::{
 
 use rustix::process::{Signal, getpid, kill_process};
 use tamtam::{
-    SessionId,
+    Seq, SessionId,
     model::{AnswerPart, MicroUsd, Price, Usage},
-    session::{BillKind, ErrorReason, Seq, Spent},
-    tape::{Access as StoreAccess, Store, StoreOptions, TapeStoreExt as _},
+    session::{BillKind, ErrorReason, Spent},
+    tape::{Store, StoreOptions, TapeAccess, TapeStoreExt as _},
 };
 
 use super::*;
@@ -113,7 +113,7 @@ impl Tool for Note {
 
 /// The root gives the four tasks in one answer, and each of them notes its name.
 fn model(passed: Passed) -> Scripted {
-    let usage = Usage { input: 100, output: 10, ..Usage::default() };
+    let usage = Usage::new(100, 10);
     let script = Scripted::from_fn(move |request| {
         passed("request");
         let said = tamtam::model::transcript(request);
@@ -177,7 +177,7 @@ fn forget_the_children(folder: &Path) {
 
 /// The requests that the tapes have no end of, by session: what was under way when the process died.
 fn open_requests(folder: &Path) -> BTreeMap<SessionId, BTreeSet<Seq>> {
-    let options = StoreOptions { access: StoreAccess::Read, ..StoreOptions::default() };
+    let options = StoreOptions::default().access(TapeAccess::Read);
     let store = Store::open(folder.join("store"), options).unwrap();
     let mut open: BTreeMap<SessionId, BTreeSet<Seq>> = BTreeMap::new();
     for session in store.sessions().unwrap() {

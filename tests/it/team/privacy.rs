@@ -5,10 +5,10 @@ use super::*;
 use std::sync::Mutex;
 
 use tamtam::{
-    Message,
+    Message, Part, SessionId,
     hook::{Hook, HookContext, Input},
     runtime::{Agent, Agents, TaskOptions},
-    session::{ContextRef, ContextRefKind, Part, SessionId},
+    session::{ContextRef, ContextRefKind},
 };
 
 const CARD: &str = "4111 1111 1111 1111";

@@ -42,13 +42,13 @@ pub(crate) struct SessionsArguments {
 /// Reads one label, and checks its form.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("a label is KEY=VALUE")?;
-    Labels::of([(key, value)]).map_err(|error| error.to_string())?;
+    Labels::new([(key, value)]).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
 /// The labels that the arguments give, each of which [`label`] has read; an error if they are not allowed together.
 pub(crate) fn labels(given: &[(String, String)]) -> Result<Labels, Failure> {
-    Labels::of(given.iter().cloned()).map_err(|error| Failure::usage(error.to_string()))
+    Labels::new(given.iter().cloned()).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// How a session stands.

@@ -140,7 +140,9 @@ impl RaiseFields {
     fn limits(self) -> Result<Limits, String> {
         let RaiseFields { tokens, micro_usd, time_ms, calls, tasks, bytes } = self;
         let usd = micro_usd.map(|micro| MicroUsd(micro).to_pico());
-        let limits = Limits { tokens, usd, time_ms, calls, tasks, bytes };
+        let mut limits = Limits::default();
+        (limits.tokens, limits.usd, limits.time_ms) = (tokens, usd, time_ms);
+        (limits.calls, limits.tasks, limits.bytes) = (calls, tasks, bytes);
         match limits.is_none() {
             true => Err("`by` raises nothing: say by how much, such as {\"tokens\":5000}".to_owned()),
             false => Ok(limits),
@@ -235,7 +237,7 @@ mod tests {
     fn the_commands_of_the_interface_are_read() {
         let send = |delivery| Command::Send { text: "x".to_owned(), id: None, delivery, pin: false };
         let answer = |grant| Command::Answer { ask: Seq(9), grant, who: None, digest: None };
-        let dollars = |usd: &str| Grant::Raise(Limits { usd: Some(usd.parse().unwrap()), ..Limits::default() });
+        let dollars = |usd: &str| Grant::Raise(Limits::default().usd(usd.parse().unwrap()));
         let cases = [
             (r#"{"send":"x"}"#, send(Delivery::Queue)),
             (r#"{"send":"x","delivery":"queue"}"#, send(Delivery::Queue)),
@@ -283,7 +285,7 @@ mod tests {
             (r#"{"answer":{"ask":9,"grant":"reject","message":"no"}}"#, answer(Grant::Reject(Some("no".to_owned())))),
             (
                 r#"{"answer":{"ask":9,"grant":"raise","by":{"tokens":5000,"calls":2}}}"#,
-                answer(Grant::Raise(Limits { tokens: Some(5_000), calls: Some(2), ..Limits::default() })),
+                answer(Grant::Raise(Limits::default().tokens(5_000).calls(2))),
             ),
             (r#"{"answer":{"ask":9,"grant":"raise","by":{"micro_usd":250000}}}"#, answer(dollars("0.25"))),
             (r#"{"tree":true}"#, Command::Tree),

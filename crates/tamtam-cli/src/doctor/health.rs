@@ -80,6 +80,7 @@ pub(super) fn index(store: &Store) -> (String, Option<Millis>) {
             format!("behind with {}: the next `tamtam sessions` catches up", count(behind, "session"))
         }
         Behind::Unknown => "another process is writing it".to_owned(),
+        _ => "behind: the next `tamtam sessions` catches up".to_owned(),
     };
     (said, newest)
 }

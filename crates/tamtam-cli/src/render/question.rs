@@ -157,6 +157,7 @@ pub(super) fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>, offers: &
             Scope::Turn => "this turn",
             Scope::Session => "this session",
             Scope::Project => "this folder",
+            _ => "more than this call",
         };
         match offers.iter().find(|offer| offer.offer == number) {
             Some(offer) => format!("Allowed for {scope}: {}", escape::line(allowed(offer))),
@@ -178,7 +179,7 @@ pub(super) fn closed(grant: Option<&Grant>, why: Option<AskClosedWhy>, offers: &
         (None, Some(AskClosedWhy::Rejected)) => "Question closed: another call of the turn was rejected",
         (None, Some(AskClosedWhy::Granted)) => "Question closed: an earlier answer allows this call too",
         (None, Some(AskClosedWhy::OverBelow)) => "Question closed: the task ended, or it was answered there",
-        (None, _) => "Question closed",
+        _ => "Question closed",
     };
     words.to_owned()
 }

@@ -8,11 +8,7 @@
 
 use std::time::Duration;
 
-use tamtam::{
-    Event, EventKind, SendError, Seq, Session,
-    model::ErrorKind,
-    session::{EventStream, Next},
-};
+use tamtam::{Event, EventKind, EventStream, SendError, Seq, Session, model::ErrorKind, session::Next};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -126,6 +122,7 @@ impl Telling {
                 self.events = self.session.events_after(after).await?;
                 return Ok(());
             }
+            Some(_) => return Ok(()),
             None => return Err(SendError::Closed.into()),
         };
         self.view.event(&event).await;

@@ -15,10 +15,10 @@ use std::{
 };
 
 use tamtam::{
-    ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
+    EventStream, ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     permission::{Rule, Ruleset},
     runtime::{Agent, Builder},
-    session::{AgentChoice, Budget, EventStream, Open, Scope, State},
+    session::{AgentChoice, Budget, Open, Scope, State},
     tape::{Durability, TapeError},
     tool::SandboxTerms,
     tools::process::SandboxLevel,

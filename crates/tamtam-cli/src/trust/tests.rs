@@ -238,7 +238,7 @@ proptest! {
             .map(|(permission, pattern, exact)| {
                 // A path that is no glob is only ever granted exactly.
                 let exact = exact || matches!(&*permission, "read" | "edit");
-                Rule { exact, ..Rule::new(permission, pattern, Action::Allow) }
+                Rule::new(permission, pattern, Action::Allow).exact(exact)
             })
             .collect();
         let world = World::new();

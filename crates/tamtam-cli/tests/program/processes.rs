@@ -187,7 +187,7 @@ fn aborted_calls_leave_no_process() {
                     fs::create_dir(&workspace).unwrap();
                     let mut context = ToolContext::detached(workspace, folder.path().join("spill"));
                     context.processes = processes.clone();
-                    let (bash, cancel) = (bash.clone(), context.cancel.clone());
+                    let (bash, cancel) = (bash.clone(), context.clone());
                     let escape = format!("{}\n{}", ESCAPES[nth % 4], ESCAPES[(nth + 1) % 4]);
                     let call = json!({"command": format!("{escape}\nwhile [ $(ls *.pid | wc -l) -lt 2 ]; do sleep 0.02; done; touch ready; sleep 999")});
                     (cancel, tokio::spawn(async move { bash.run(call, &context).await }))

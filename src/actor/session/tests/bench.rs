@@ -10,16 +10,18 @@ use crate::{
     error::SendError,
     hook::Hooks,
     kernel::{Abort, CarriedOut, Command, Configure, Delivery, Entry, Record, Report, SendMessage, Settings, State},
-    model::{Answer, AnswerPart, ErrorKind, ModelError, Models, Scripted},
+    model::{AnswerPart, BoxFuture, ErrorKind, ModelAnswer, ModelError, Models, Scripted},
     permission::Profile,
     supervisor::{Registry, node_state::Shown},
     tape::{
         Appended, Store, TapeStore as _,
         tests::support::{FakeDisk, own_folder, small, store_on},
     },
-    tool::{BoxFuture, Tool, ToolContext, ToolResult, Toolbox},
-    words::ids::{Seq, SessionId},
-    words::message::{Finish, Message, ModelRef},
+    tool::{Tool, ToolContext, ToolResult, Toolbox},
+    words::{
+        ids::{Seq, SessionId},
+        message::{Finish, Message, ModelRef},
+    },
 };
 
 /// Far more operations than a test makes.
@@ -137,7 +139,7 @@ impl Bench {
         self.report(ticket, Report::Returned { result: ToolResult::ok(content) });
     }
 
-    pub(super) fn answered(&mut self, ticket: Seq, answer: Answer) {
+    pub(super) fn answered(&mut self, ticket: Seq, answer: ModelAnswer) {
         let tools = &self.live.shared.toolbox;
         let calls = answer.calls().map(|(name, input)| tools.facts(name, input)).collect();
         self.report(ticket, Report::Answered { answer, calls });
@@ -156,7 +158,7 @@ impl Bench {
         drop(self.send("m"));
         let call =
             |n| AnswerPart::Call { id: format!("{n}").into(), name: "waits".into(), input: "{}".into(), extra: None };
-        let answer = Answer::new((0..many).map(call).collect(), Finish::ToolCalls);
+        let answer = ModelAnswer::new((0..many).map(call).collect(), Finish::ToolCalls);
         self.answered(self.request(), answer);
         self.running()
     }

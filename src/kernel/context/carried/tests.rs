@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     kernel::context::{render, window::CARRY_MAX},
-    model::{Answer, ToolResultItem},
+    model::{ModelAnswer, ToolResultItem},
     words::message::{Finish, Part},
 };
 
@@ -18,7 +18,7 @@ fn calls(calls: &[(&str, &str, &str)]) -> Item {
         input: (*input).into(),
         extra: None,
     };
-    Item::Assistant(Answer::new(calls.iter().map(part).collect(), Finish::ToolCalls))
+    Item::Assistant(ModelAnswer::new(calls.iter().map(part).collect(), Finish::ToolCalls))
 }
 
 fn result(id: &str, seq: u64, is_error: bool) -> Item {

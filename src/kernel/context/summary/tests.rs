@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    model::{Answer, ToolResultItem, UserItem},
+    model::{ModelAnswer, ToolResultItem, UserItem},
     words::message::Finish,
 };
 
@@ -14,7 +14,7 @@ fn user(text: &str) -> Arc<Item> {
 
 fn call(id: &str, tool: &str, input: &str) -> Arc<Item> {
     let part = AnswerPart::Call { id: id.into(), name: tool.into(), input: input.into(), extra: None };
-    Arc::new(Item::Assistant(Answer::new(vec![part], Finish::ToolCalls)))
+    Arc::new(Item::Assistant(ModelAnswer::new(vec![part], Finish::ToolCalls)))
 }
 
 fn result(id: &str, tool: &str, content: &str) -> Arc<Item> {

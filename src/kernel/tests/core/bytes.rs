@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tamtam::{
+    Part,
     kernel::{Delivery, Report, Steering},
     model::AnswerPart,
-    session::{Extra, Finish, Part, VALUE_DEPTH_MAX},
+    session::{Extra, Finish, VALUE_DEPTH_MAX},
     tool::ToolResult,
 };
 

@@ -378,7 +378,7 @@ fn what_the_summariser_is_shown_follows_what_it_counts() {
     let mut play = talked(5, 500);
     play.send("next");
     let ticket_of_request = play.request();
-    let mut answer = tamtam::model::Answer::new(vec![text("ok")], Finish::Stop);
+    let mut answer = tamtam::model::ModelAnswer::new(vec![text("ok")], Finish::Stop);
     answer.usage.input = play.state.request().unwrap().1.estimated * 2;
     play.signal(Report::Answered { answer, calls: Vec::new() }.of(ticket_of_request));
     compact(&mut play).unwrap();

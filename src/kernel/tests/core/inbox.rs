@@ -1,13 +1,13 @@
 //! Which messages are taken, refused, edited and withdrawn. Nothing is dropped silently.
 
 use tamtam::{
-    Message, Seq,
+    Message, Part, Seq,
     kernel::{
         Abort, CarriedOut, Configure, Delivery, Disposition, End, GoOn, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal,
         Report, Resume, Steering,
     },
     model::{ErrorKind, ModelError},
-    session::{Part, Role},
+    session::Role,
 };
 
 use super::play::Play;

@@ -28,7 +28,7 @@ struct Line {
 
 /// The entry as one line of JSON, through the core's own encoder.
 pub(crate) fn encode(entry: &Entry) -> Vec<u8> {
-    let tape::Entry { seq, time, cause, turn, step, ticket, input, kind, data } = entry.to_tape().unwrap();
+    let tape::TapeEntry { seq, time, cause, turn, step, ticket, input, kind, data } = entry.to_tape().unwrap();
     let mut bytes = serde_json::to_vec(&Line { seq, time, cause, turn, step, ticket, input, kind, data }).unwrap();
     bytes.push(b'\n');
     bytes
@@ -37,5 +37,5 @@ pub(crate) fn encode(entry: &Entry) -> Vec<u8> {
 /// The entry that a line holds, through the core's own decoder.
 pub(crate) fn decode(bytes: &[u8]) -> Entry {
     let Line { seq, time, cause, turn, step, ticket, input, kind, data } = serde_json::from_slice(bytes).unwrap();
-    Entry::from_tape(&tape::Entry { seq, time, cause, turn, step, ticket, input, kind, data }).unwrap()
+    Entry::from_tape(&tape::TapeEntry { seq, time, cause, turn, step, ticket, input, kind, data }).unwrap()
 }

@@ -13,7 +13,7 @@ use tamtam::{
         Refusal, Reply, ReplyTo, Report, Resume, SendMessage, Settings, Spent, State, Steering, Stop, SwitchAgent,
         Windows, WithdrawMessage, context::Window, decide,
     },
-    model::{Answer, AnswerPart, ErrorKind, Item, ModelError, Prices, Usage},
+    model::{AnswerPart, ErrorKind, Item, ModelAnswer, ModelError, Prices, Usage},
     permission::{Action, Globs, Rule, Ruleset},
     session::Finish,
     tool::{Question, ToolResult, Toolbox},
@@ -358,14 +358,14 @@ impl Play {
     /// The model answers so, and its provider says what that used.
     pub(crate) fn answer_using(&mut self, parts: Vec<AnswerPart>, finish: Finish, usage: Usage) -> &mut Play {
         let ticket = self.request();
-        let mut answer = Answer::new(parts, finish);
+        let mut answer = ModelAnswer::new(parts, finish);
         answer.usage = usage;
         self.signal(Report::Answered { answer, calls: Vec::new() }.of(ticket))
     }
 
     pub(crate) fn answer(&mut self, parts: Vec<AnswerPart>, finish: Finish) -> &mut Play {
         let ticket = self.request();
-        self.signal(Report::Answered { answer: Answer::new(parts, finish), calls: Vec::new() }.of(ticket))
+        self.signal(Report::Answered { answer: ModelAnswer::new(parts, finish), calls: Vec::new() }.of(ticket))
     }
 
     /// The model answers with a text and has said all it wanted to.

@@ -4,7 +4,7 @@
 use tamtam::{
     Delivery, Message, Seq,
     kernel::{CarriedOut, Input, Pause, Record, ReplyTo, Report, Resume, SendMessage, WithdrawMessage},
-    model::Answer,
+    model::ModelAnswer,
     session::Finish,
     tool::Effect,
 };
@@ -31,7 +31,7 @@ fn the_first_entry_of_each_input_of_an_append_says_what_it_was() {
     let mut play = Play::new();
     play.send("one");
     let ticket = play.request();
-    let answer = Answer::new(vec![text("so"), call("c0", "read", "{}")], Finish::ToolCalls);
+    let answer = ModelAnswer::new(vec![text("so"), call("c0", "read", "{}")], Finish::ToolCalls);
     let nothing = WithdrawMessage { id: "none".into() }.to(ReplyTo(8));
     let answered = Report::Answered { answer, calls: Vec::new() }.of(ticket);
     play.inputs(&[send("two"), nothing, answered, Input::Timer, Pause.to(ReplyTo(9))]);
@@ -46,7 +46,7 @@ fn a_report_before_a_recovery_is_recorded_with_it() {
     let mut play = Play::new();
     play.send("one");
     let ticket = play.request();
-    let answer = Answer::new(vec![call("c0", "read", "{}")], Finish::ToolCalls);
+    let answer = ModelAnswer::new(vec![call("c0", "read", "{}")], Finish::ToolCalls);
     play.inputs(&[Report::Answered { answer, calls: Vec::new() }.of(ticket), Input::recover()]);
     assert_eq!(said(&play).iter().map(|(_, is)| is.as_str()).collect::<Vec<_>>(), ["answered", "recover"]);
     assert_eq!(play.started().len(), 1);

@@ -61,8 +61,10 @@ fn calls_that_a_late_report_opens_are_not_taken_for_calls_that_ran() {
     let mut play = Play::new();
     play.send("go");
     let ticket = play.request();
-    let answer =
-        tamtam::model::Answer::new(vec![super::play::call("c0", "bash", "{}")], tamtam::session::Finish::ToolCalls);
+    let answer = tamtam::model::ModelAnswer::new(
+        vec![super::play::call("c0", "bash", "{}")],
+        tamtam::session::Finish::ToolCalls,
+    );
     play.inputs(&[Report::Answered { answer, calls: Vec::new() }.of(ticket), Input::recover()]);
     let calls: Vec<_> = play.state.calls().map(|(ticket, _)| ticket).collect();
     assert_eq!((play.started(), keys(&play)[0].1), (calls, 1));

@@ -2,7 +2,7 @@
 
 use tamtam::{
     kernel::{CallVerdict, Compact, Grant, Outcome, Record, ReplyTo, Report, ResetLoops, Scope, Settings, Steering},
-    model::Answer,
+    model::ModelAnswer,
     permission::Action,
     session::Finish,
     tool::Access,
@@ -351,7 +351,7 @@ fn calls_without_a_key_are_no_loop() {
     let mut play = playing(Action::Deny, false);
     for _ in 0..5 {
         let ticket = play.request();
-        let answer = Answer::new(vec![call("c", "note", "{}")], Finish::ToolCalls);
+        let answer = ModelAnswer::new(vec![call("c", "note", "{}")], Finish::ToolCalls);
         let mut facts = play.toolbox.facts("note", "{}");
         facts.loop_key = None;
         play.signal(Report::Answered { answer, calls: vec![facts] }.of(ticket));

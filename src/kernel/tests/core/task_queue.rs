@@ -1,13 +1,12 @@
 //! The queue behind a parent's width: which tasks wait, when they begin, and how they end without a child.
 
 use tamtam::{
-    Seq,
+    EventKind, Seq,
     event::events_of,
     kernel::{
         Adopt, Down, DownReason, Due, Entry, Link, Open, Record, Refusal, Report, RestartPolicy, Settings, Spent, Stop,
         StopLevel,
     },
-    session::EventKind,
 };
 
 use super::{

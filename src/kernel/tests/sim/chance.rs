@@ -10,7 +10,7 @@ use tamtam::{
         Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Steering, SumUpBranch, UndoCompaction,
         UnpinMessage, WithdrawMessage,
     },
-    model::{Answer, AnswerPart, ErrorKind, ModelError, Usage},
+    model::{AnswerPart, ErrorKind, ModelAnswer, ModelError, Usage},
     permission::{Action, Ruleset},
     session::{ErrorReason, Finish},
     tool::ToolResult,
@@ -427,7 +427,7 @@ impl World {
         ModelError::new(kind, "it failed").with_retry_after(after)
     }
 
-    fn answer(&mut self, ticket: Seq) -> Answer {
+    fn answer(&mut self, ticket: Seq) -> ModelAnswer {
         let tools = ["read", "grep", "look", "put", "note", "bash", "write", "free", "nosuch"];
         let inputs = [(20, "{}"), (10, "{\"at\":\"x\"}"), (3, ""), (1, "[1]"), (1, "{\"cut")];
         let calls = self.rng.weighted(&[(2, 0), (3, 1), (3, 2), (3, 3), (1, 12)]);
@@ -447,7 +447,7 @@ impl World {
             (1, Finish::ContentFilter),
             (1, Finish::Unknown),
         ]);
-        let mut answer = Answer::new(parts, finish);
+        let mut answer = ModelAnswer::new(parts, finish);
         answer.usage.input = self.rng.pick(&[0, 7, 90, 300]);
         if let Some(Open::Request(open)) = self.state.open.get(&ticket)
             && open.reserved.output > 0

@@ -6,11 +6,11 @@ use std::{
 };
 
 use tamtam::{
-    Seq,
+    Part, Seq,
     kernel::{CallState, CallVerdict, Entry, Mode, Open, Outcome, Record, State, Steering, Transcript},
     model::{AnswerPart, History, Item},
     permission::{Action, Globs, grants, judge_all},
-    session::{ErrorReason, Part, ToolState},
+    session::{ErrorReason, ToolState},
     tool::{Access, Effect, Toolbox},
 };
 

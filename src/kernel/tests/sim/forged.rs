@@ -20,7 +20,7 @@ use tamtam::{
         Resume, RollBack, RollbackTarget, SendMessage, Settings, Spawn, State, Steering, TaskOrder, Trail, Transcript,
         Undone, context::Window, decide, look_back, plan_merge,
     },
-    model::{Answer, ErrorKind, ModelError},
+    model::{ErrorKind, ModelAnswer, ModelError},
     ops::replay::Replay,
     permission::Globs,
     session::Finish,
@@ -61,7 +61,7 @@ fn with_number(entry: &Entry, at: usize, number: u64) -> Entry {
     numbers(&mut data, "", &mut found);
     *found[at].1 = number.into();
     let data = serde_json::value::RawValue::from_string(data.to_string()).unwrap();
-    Entry::from_tape(&tamtam::tape::Entry { data, ..line }).unwrap_or_else(|_| entry.clone())
+    Entry::from_tape(&tamtam::tape::TapeEntry { data, ..line }).unwrap_or_else(|_| entry.clone())
 }
 
 /// The fields of an entry that are numbers.
@@ -138,7 +138,7 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
         match open {
             Open::Request(_) => {
                 let parts = vec![text("so"), call("c0", "read", "{}"), call("c1", "bash", "{}")];
-                let mut answer = Answer::new(parts, Finish::ToolCalls);
+                let mut answer = ModelAnswer::new(parts, Finish::ToolCalls);
                 answer.usage.input = rng.pick(&EXTREMES);
                 all.push(Report::Answered { answer, calls: Vec::new() }.of(ticket));
                 let error = ModelError::new(rng.pick(&[ErrorKind::Network, ErrorKind::ContextOverflow]), "no");

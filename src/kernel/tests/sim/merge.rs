@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamtam::{
     Millis, Part, Seq,
     kernel::{ForkMade, Merge, Merged, Spent},
-    model::{Answer, History, Item, ToolResultItem, UserItem},
+    model::{History, Item, ModelAnswer, ToolResultItem, UserItem},
     session::Finish,
 };
 
@@ -24,7 +24,7 @@ impl World {
             let calls = self.rng.below(3);
             if calls > 0 {
                 let parts = (0..calls).map(|call_n| call(&format!("c{call_n}"), "read", "{}")).collect();
-                said.push(Item::Assistant(Answer::new(parts, Finish::ToolCalls)));
+                said.push(Item::Assistant(ModelAnswer::new(parts, Finish::ToolCalls)));
                 for call_n in 0..calls {
                     said.push(Item::Result(ToolResultItem {
                         call: format!("c{call_n}").as_str().into(),
@@ -38,7 +38,7 @@ impl World {
                     }));
                 }
             }
-            said.push(Item::Assistant(Answer::new(vec![text("so said the fork")], Finish::Stop)));
+            said.push(Item::Assistant(ModelAnswer::new(vec![text("so said the fork")], Finish::Stop)));
         }
         said
     }

@@ -8,7 +8,7 @@ use tamtam::{
         AnswerAsk, Bill, Entry, GiveUpBranch, GoOn, Grant, Input, Mailbox, Open, Record, ReplyTo, Report, Resume,
         Scope, Settings, State, Undone, context::Window,
     },
-    model::{Answer, AnswerPart, History, Prices},
+    model::{AnswerPart, History, ModelAnswer, Prices},
     permission::{Globs, Ruleset},
     session::ErrorReason,
     tool::{ToolResult, Toolbox},
@@ -393,7 +393,7 @@ fn calm_report(ticket: Seq, worker: Worker) -> Input {
         (Job::Summary, _) => Report::Summarised { result: Ok(("sum".into(), Default::default())), lost: 0 }.of(ticket),
         (Job::Request, false) => {
             let text = AnswerPart::Text { text: "done".to_owned(), extra: None };
-            Report::Answered { answer: Answer::new(vec![text], tamtam::session::Finish::Stop), calls: Vec::new() }
+            Report::Answered { answer: ModelAnswer::new(vec![text], tamtam::session::Finish::Stop), calls: Vec::new() }
                 .of(ticket)
         }
         (Job::Request, true) => Report::CutOff { partial: Vec::new(), thrown_away: 0 }.of(ticket),

@@ -5,15 +5,15 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Answer, Api, Delta, Endpoint, ErrorKind, History, Request, wire};
+use crate::model::{Api, Delta, Endpoint, ErrorKind, History, ModelAnswer, Request, wire};
 use crate::words::usage::Usage;
 
-fn read_all(events: &[Value]) -> (Result<Answer, ModelError>, Vec<Delta>) {
+fn read_all(events: &[Value]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
     let texts: Vec<_> = events.iter().map(Value::to_string).collect();
     read_texts(ReasoningBack::Never, &texts)
 }
 
-fn read_texts(back: ReasoningBack, events: &[String]) -> (Result<Answer, ModelError>, Vec<Delta>) {
+fn read_texts(back: ReasoningBack, events: &[String]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
     let mut endpoint = Endpoint::new(Api::AnthropicMessages, "anthropic", "http://h", "m");
     endpoint.quirks.reasoning = back;
     let mut deltas = Vec::new();

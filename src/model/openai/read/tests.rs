@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Answer, Api, Delta, Endpoint, History, Request, wire};
+use crate::model::{Api, Delta, Endpoint, History, ModelAnswer, Request, wire};
 
 fn endpoint(reasoning: ReasoningBack) -> Endpoint {
     let mut endpoint = Endpoint::new(Api::OpenAiChat, "p", "http://h", "m");
@@ -13,7 +13,7 @@ fn endpoint(reasoning: ReasoningBack) -> Endpoint {
     endpoint
 }
 
-fn read_as(reasoning: ReasoningBack, chunks: &[&str]) -> (Result<Answer, ModelError>, Vec<Delta>) {
+fn read_as(reasoning: ReasoningBack, chunks: &[&str]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
     let mut deltas = Vec::new();
     let mut push = |delta| deltas.push(delta);
     let endpoint = endpoint(reasoning);
@@ -30,7 +30,7 @@ fn read_as(reasoning: ReasoningBack, chunks: &[&str]) -> (Result<Answer, ModelEr
     (answer, deltas)
 }
 
-fn read(chunks: &[&str]) -> Answer {
+fn read(chunks: &[&str]) -> ModelAnswer {
     read_as(ReasoningBack::Never, chunks).0.unwrap()
 }
 
@@ -46,7 +46,7 @@ fn finish(reason: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-fn calls(answer: &Answer) -> Vec<(&str, &str, &str)> {
+fn calls(answer: &ModelAnswer) -> Vec<(&str, &str, &str)> {
     let calls = answer.parts.iter().filter_map(|part| match part {
         AnswerPart::Call { id, name, input, .. } => Some((id.as_str(), name.as_str(), input.as_str())),
         _ => None,

@@ -16,12 +16,12 @@ fn set_mode(scene: &Scene, name: &str, mode: u32) {
     std::fs::set_permissions(scene.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn conflict(why: &str) -> Step {
-    Step::Conflict { why: why.into() }
+fn conflict(why: &str) -> FileStep {
+    FileStep::Conflict { why: why.into() }
 }
 
-fn not_restorable(why: &str) -> Step {
-    Step::NotRestorable { why: why.into() }
+fn not_restorable(why: &str) -> FileStep {
+    FileStep::NotRestorable { why: why.into() }
 }
 
 /// Z-03: edits, writes, new files and diffs are taken back to the byte: line ends, marks, encodings, empty files, modes.
@@ -54,7 +54,7 @@ fn files_go_back_to_the_byte() {
         assert_eq!(scene.bytes(name).as_ref(), Some(content), "{name}");
     }
     assert_eq!((mode(&scene, "program"), scene.bytes("deep/new")), (0o755, None));
-    assert!(scene.plan(before).files.iter().all(|file| file.step == Step::Nothing));
+    assert!(scene.plan(before).files.iter().all(|file| file.step == FileStep::Nothing));
 }
 
 /// Each point of the tape is one to go back to, and going back can be undone.
@@ -76,7 +76,7 @@ fn a_restore_goes_to_any_point_and_is_itself_undone() {
         let undo = Seq(scene.seq().0 - 1);
         scene.back(undo);
         assert_eq!(scene.text("f"), text, "undone");
-        assert_eq!(scene.steps(newest), [("f".to_owned(), Step::Nothing)]);
+        assert_eq!(scene.steps(newest), [("f".to_owned(), FileStep::Nothing)]);
     }
     scene.write("made", "x");
     let after_made = scene.seq();
@@ -102,7 +102,7 @@ fn what_changed_behind_our_back_is_refused_by_name() {
     std::fs::remove_file(scene.path("gone")).unwrap();
     let expected = [
         ("gone".to_owned(), conflict("someone else deleted it since")),
-        ("mine".to_owned(), Step::Restore),
+        ("mine".to_owned(), FileStep::Restore),
         ("theirs".to_owned(), conflict("someone else changed it since")),
     ];
     assert_eq!(scene.steps(before), expected);
@@ -167,7 +167,7 @@ fn strange_names_links_and_hard_links_go_back() {
     scene.edit("two", "newer", "newest");
     scene.write("dangling", "x");
     let steps = scene.steps(before);
-    assert!(steps.iter().any(|(path, step)| path == r#""caf\xe9\nx""# && *step == Step::Restore), "{steps:?}");
+    assert!(steps.iter().any(|(path, step)| path == r#""caf\xe9\nx""# && *step == FileStep::Restore), "{steps:?}");
     assert!(
         steps.iter().any(|(path, _)| path == "target"),
         "a link is written through, so its end is named: {steps:?}"
@@ -221,7 +221,7 @@ fn a_call_that_was_cut_off_by_a_crash_is_taken_back_too() {
     let mut note = vault.notes().unwrap().remove(0);
     note.seq = scene.seq().next();
     vault.note(&note).unwrap();
-    assert_eq!(scene.steps(scene.seq()), [("f".to_owned(), Step::Nothing)]);
+    assert_eq!(scene.steps(scene.seq()), [("f".to_owned(), FileStep::Nothing)]);
 }
 
 /// A restore that died before it was recorded is found by its notes, finished by another, and undone.
@@ -240,7 +240,7 @@ fn a_restore_that_was_cut_off_is_finished_by_the_next() {
     plan.files.truncate(1);
     drop(act::act(&plan, &bench, Restore::Whole));
     assert_eq!((scene.text("a"), scene.text("b")), ("old\n".into(), "new\n".into()));
-    assert_eq!(scene.steps(edited), [("a".to_owned(), Step::Restore)], "what was done can be undone");
+    assert_eq!(scene.steps(edited), [("a".to_owned(), FileStep::Restore)], "what was done can be undone");
     let done = scene.back(before);
     assert_eq!(done.files.len(), 1);
     assert_eq!((scene.text("a"), scene.text("b")), ("old\n".into(), "old\n".into()));
@@ -259,14 +259,14 @@ fn what_could_not_be_kept_is_not_restorable_and_says_why() {
     scene.write("b", "z\n");
     assert_eq!(scene.text("b"), "z\n");
     let steps = scene.steps(before);
-    assert_eq!(steps[0], ("a".to_owned(), Step::Restore));
+    assert_eq!(steps[0], ("a".to_owned(), FileStep::Restore));
     assert_eq!(
         steps[1],
         ("b".to_owned(), not_restorable("its old content was not kept: the session keeps as much as it may, 19B"))
     );
     assert_eq!(steps[2], ("large".to_owned(), not_restorable("its old content was not kept: it is larger than 8B")));
     std::fs::remove_dir_all(scene.kept()).unwrap();
-    assert!(scene.steps(before).iter().all(|(_, step)| matches!(step, Step::NotRestorable { .. })));
+    assert!(scene.steps(before).iter().all(|(_, step)| matches!(step, FileStep::NotRestorable { .. })));
 }
 
 /// What could not be taken back again is not replaced, unless the host insists.
@@ -309,15 +309,15 @@ fn what_a_command_changed_is_restored_where_it_is_known_and_named_where_not() {
     assert_eq!(named, ["chmod", "deleted", "elsewhere", "link", "made here", "moved", "read", "unseen", "written"]);
     let steps = scene.steps(before);
     let expected = [
-        ("chmod", Step::Restore),
-        ("deleted", Step::Restore),
-        ("elsewhere", Step::Delete),
+        ("chmod", FileStep::Restore),
+        ("deleted", FileStep::Restore),
+        ("elsewhere", FileStep::Delete),
         ("link", not_restorable("it is a symbolic link")),
-        ("made here", Step::Delete),
-        ("moved", Step::Restore),
-        ("read", Step::Restore),
+        ("made here", FileStep::Delete),
+        ("moved", FileStep::Restore),
+        ("read", FileStep::Restore),
         ("unseen", not_restorable("changed by bash, and its content before that is not known")),
-        ("written", Step::Restore),
+        ("written", FileStep::Restore),
     ];
     assert_eq!(steps, expected.map(|(path, step)| (path.to_owned(), step)));
     let done = scene.restore(before, Restore::Rest);
@@ -424,7 +424,7 @@ fn another_workspace_and_what_lies_outside_are_left_alone() {
     let whole = sub.parent().unwrap().join("f");
     assert_eq!(steps[0].0, whole.to_str().unwrap());
     assert!(
-        matches!(&steps[0].1, Step::NotRestorable { why } if why.contains("its old content is kept as ")),
+        matches!(&steps[0].1, FileStep::NotRestorable { why } if why.contains("its old content is kept as ")),
         "{steps:?}"
     );
     assert_eq!(scene.restore(before, Restore::Over).files, []);
@@ -538,7 +538,7 @@ fn what_the_parent_does_after_the_fork_is_not_put_back_by_the_fork() {
         (steps, plan.silent)
     };
     let (steps, silent) = seen_by_fork(&scene, before);
-    assert_eq!(steps, [("g".to_owned(), Step::Restore)], "what was done before the fork is both's");
+    assert_eq!(steps, [("g".to_owned(), FileStep::Restore)], "what was done before the fork is both's");
     assert!(silent.len() == 1 && silent[0].contains("what it changed is on the tape of"), "{silent:?}");
     assert_eq!(scene.steps(before).len(), 2, "of the parent it is a call that was cut off");
 
@@ -567,7 +567,7 @@ fn a_call_that_waited_while_an_anchor_began_is_taken_back_too() {
     scene.push(Some(ticket), Record::Result { result: Arc::new(result), judged: CallVerdict::Allowed });
     // Read from the anchor on, as for any entry behind it.
     scene.entries.drain(..2);
-    assert_eq!(scene.steps(anchor), [("f".to_owned(), Step::Restore)]);
+    assert_eq!(scene.steps(anchor), [("f".to_owned(), FileStep::Restore)]);
     scene.back(anchor);
     assert_eq!(scene.text("f"), "old\n");
 }

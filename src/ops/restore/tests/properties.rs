@@ -50,7 +50,7 @@ fn content(n: u8) -> String {
 }
 
 /// One thing that happened: where the tape was before it, the tree before and after, and who did it to which file.
-struct Step {
+struct FileStep {
     at: Seq,
     before: Tree,
     after: Tree,
@@ -58,7 +58,7 @@ struct Step {
     ours: Vec<String>,
 }
 
-fn play(scene: &mut Scene, op: &Op, steps: &[Step]) -> Vec<String> {
+fn play(scene: &mut Scene, op: &Op, steps: &[FileStep]) -> Vec<String> {
     let result = match op {
         Op::Write(name, n) => scene.call("write", json!({"path": NAMES[*name], "content": content(*n)})),
         Op::Edit(name, n) => {
@@ -96,11 +96,11 @@ fn check(ops: &[Op], point: &prop::sample::Index) -> Result<(), TestCaseError> {
     let mut scene = Scene::new();
     scene.put("a", content(0));
     scene.put("sub/c", content(1));
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<FileStep> = Vec::new();
     for op in ops {
         let (at, before) = (scene.seq(), tree(&scene));
         let ours = play(&mut scene, op, &steps);
-        steps.push(Step { at, before, after: tree(&scene), ours });
+        steps.push(FileStep { at, before, after: tree(&scene), ours });
     }
     let from = point.index(steps.len());
     let since = steps[from].at;
@@ -113,8 +113,8 @@ fn check(ops: &[Op], point: &prop::sample::Index) -> Result<(), TestCaseError> {
     prop_assert_eq!(done.refused.iter().map(|file| file.path.clone()).collect::<Vec<_>>(), refused.clone());
     let then = tree(&scene);
     for name in NAMES {
-        let changed = |step: &Step| step.before[name] != step.after[name];
-        let ours = |step: &Step| step.ours.iter().any(|path| path == name);
+        let changed = |step: &FileStep| step.before[name] != step.after[name];
+        let ours = |step: &FileStep| step.ours.iter().any(|path| path == name);
         let first = steps[from..].iter().position(ours).map(|at| at + from);
         let last = steps[from..].iter().rposition(ours).map(|at| at + from);
         let is_refused = refused.iter().any(|path| path == name);

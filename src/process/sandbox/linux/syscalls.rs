@@ -19,7 +19,7 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
-use crate::process::Network;
+use crate::words::sandbox::Network;
 
 /// The conditions under which each system call is refused; without one, always.
 type Refused = BTreeMap<i64, Vec<SeccompRule>>;

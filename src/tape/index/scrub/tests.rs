@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     ops::sweep::{SweepPolicy, sweep_plan, sweep_planned},
     tape::{
-        Behind, Deleted, Entry, Fold, Query, SessionRow, Store, StoreOptions, TapeStore as _, TapeStoreExt as _,
+        Behind, Deleted, Fold, Query, SessionRow, Store, StoreOptions, TapeEntry, TapeStore as _, TapeStoreExt as _,
         index::Index,
         tests::support::{entry, id, own_folder},
     },
@@ -20,12 +20,12 @@ fn store(folder: &Path) -> Store {
     Store::open(folder, StoreOptions::default()).unwrap()
 }
 
-fn said(seq: u64, text: &str) -> Entry {
+fn said(seq: u64, text: &str) -> TapeEntry {
     let data = serde_json::value::to_raw_value(&serde_json::json!({ "text": text })).unwrap();
-    Entry { data, ..entry(seq) }
+    TapeEntry { data, ..entry(seq) }
 }
 
-fn session(store: &Store, name: &str, entries: &[Entry]) {
+fn session(store: &Store, name: &str, entries: &[TapeEntry]) {
     let mut tape = store.create(&id(name), Arc::new(|_| {})).unwrap();
     for entry in entries {
         let _ = tape.append(std::slice::from_ref(entry));
@@ -40,7 +40,7 @@ struct Texts(String);
 impl Fold for Texts {
     const FORM: u32 = 1;
 
-    fn add(&mut self, entries: &[Entry]) {
+    fn add(&mut self, entries: &[TapeEntry]) {
         entries.iter().for_each(|entry| self.0.push_str(entry.data.get()));
     }
 
@@ -89,7 +89,8 @@ const SECRET: &str = "zanzibarsecret";
 /// Sessions of which some have the secret word; all of it is in the index.
 fn talked(store: &Store) {
     for n in 0..6_u64 {
-        let mut entries: Vec<Entry> = (1..=30).map(|seq| said(seq, &format!("word{seq} of {n} and more"))).collect();
+        let mut entries: Vec<TapeEntry> =
+            (1..=30).map(|seq| said(seq, &format!("word{seq} of {n} and more"))).collect();
         if n < 3 {
             entries[12] = said(13, &format!("the {SECRET} of session {n}"));
         }
@@ -142,7 +143,7 @@ fn what_is_deleted_leaves_the_index_with_a_scrub() {
 fn the_words_of_one_small_session_among_many_leave_the_search_table() {
     let folder = own_folder();
     let store = store(folder.path());
-    let others: Vec<Entry> = (1..=200).map(|seq| said(seq, &format!("word{seq} and more"))).collect();
+    let others: Vec<TapeEntry> = (1..=200).map(|seq| said(seq, &format!("word{seq} and more"))).collect();
     session(&store, "large", &others);
     session(&store, "small", &[said(1, SECRET)]);
     assert_eq!(found(&store, SECRET).len(), 1);
@@ -270,7 +271,7 @@ fn a_deletion_that_dies_behind_its_rename_has_its_note() {
 fn what_is_deleted_in_the_middle_of_a_scrub_is_scrubbed_too() {
     let folder = own_folder();
     let store = store(folder.path());
-    let many: Vec<Entry> = (1..=2_500).map(|seq| said(seq, &format!("large {seq}"))).collect();
+    let many: Vec<TapeEntry> = (1..=2_500).map(|seq| said(seq, &format!("large {seq}"))).collect();
     session(&store, "large", &many);
     talked(&store);
     store.delete(&id("large")).unwrap();
@@ -308,7 +309,7 @@ fn what_was_deleted_and_made_anew_leaves_the_index() {
 fn what_takes_long_to_forget_goes_piece_by_piece() {
     let folder = own_folder();
     let store = store(folder.path());
-    let many: Vec<Entry> = (1..=2_500).map(|seq| said(seq, &format!("word{seq} {SECRET}"))).collect();
+    let many: Vec<TapeEntry> = (1..=2_500).map(|seq| said(seq, &format!("word{seq} {SECRET}"))).collect();
     let mut tape = store.create(&id("large"), Arc::new(|_| {})).unwrap();
     let _ = tape.append(&many);
     drop(tape);
@@ -349,9 +350,9 @@ fn a_session_that_was_made_anew_under_its_id_has_nothing_of_the_old_one() {
     let old_two = said(2, "old second");
     let mut later = entry(1);
     later.time = Millis(1_732_000_009_999);
-    let with = |text: String| Entry { data: said(1, &text).data, ..later.clone() };
+    let with = |text: String| TapeEntry { data: said(1, &text).data, ..later.clone() };
     let same_length = format!("new {} words", "x".repeat(SECRET.len()));
-    let new: [Vec<Entry>; 4] = [
+    let new: [Vec<TapeEntry>; 4] = [
         vec![with("n".repeat(4_000))],
         vec![with(format!("{same_length}n")), said(2, &"n".repeat(4_000))],
         vec![with(same_length.clone()), said(2, "new second")],

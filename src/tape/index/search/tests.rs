@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{json, value::to_raw_value};
 
 use super::*;
-use crate::tape::{Access, Appended, StoreOptions, TapeStore as _, TapeStoreExt as _, TapeWriter};
+use crate::tape::{Appended, StoreOptions, TapeAccess, TapeStore as _, TapeStoreExt as _, TapeWriter};
 
 fn store(folder: &Path) -> Store {
     Store::open(folder, StoreOptions::default()).unwrap()
@@ -22,9 +22,9 @@ fn tape(store: &Store, name: &str) -> Box<dyn TapeWriter> {
     }
 }
 
-fn entry(seq: Seq, time: u64, kind: &str, data: serde_json::Value) -> Entry {
+fn entry(seq: Seq, time: u64, kind: &str, data: serde_json::Value) -> TapeEntry {
     let data = to_raw_value(&data).unwrap();
-    Entry {
+    TapeEntry {
         seq,
         time: Millis(time),
         cause: None,
@@ -119,7 +119,8 @@ fn hits_come_from_every_anchor_with_their_whole_entry() {
     let _ = a.append(&[entry(Seq(4), 1, "note", json!({"text": "without metadata", "metadata": {}}))]);
     assert_eq!(seqs(&store, "搜索目标"), [2, 1]);
     let whole = Query { whole: true, ..Query::new("metadata") };
-    let entries: Vec<Entry> = store.search(&whole).unwrap().hits.into_iter().map(|hit| hit.entry.unwrap()).collect();
+    let entries: Vec<TapeEntry> =
+        store.search(&whole).unwrap().hits.into_iter().map(|hit| hit.entry.unwrap()).collect();
     let read = store.read(&id("a"), Seq(2)).unwrap();
     assert_eq!(entries, [read[1].clone(), read[0].clone()]);
     let data: serde_json::Value = serde_json::from_str(entries[1].data.get()).unwrap();
@@ -267,7 +268,8 @@ fn what_cannot_be_searched_is_said_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     say(&store, &mut tape(&store, "a"), "note", 1, "words");
-    let reader = Store::open(folder.path(), StoreOptions { access: Access::Read, ..StoreOptions::default() }).unwrap();
+    let reader =
+        Store::open(folder.path(), StoreOptions { access: TapeAccess::Read, ..StoreOptions::default() }).unwrap();
     let missing = reader.search(&Query::new("words")).unwrap_err();
     assert_eq!(
         missing.to_string(),
@@ -336,7 +338,7 @@ fn entries_of_one_moment_and_of_absurd_times_are_all_found() {
     let store = store(folder.path());
     for (name, time) in [("a", 0), ("b", 5), ("c", u64::MAX)] {
         let mut tape = tape(&store, name);
-        let all: Vec<Entry> = (1..=300).map(|n| entry(Seq(n), time, "note", json!({"text": "word"}))).collect();
+        let all: Vec<TapeEntry> = (1..=300).map(|n| entry(Seq(n), time, "note", json!({"text": "word"}))).collect();
         let _ = tape.append(&all);
         assert!(store.settle(Duration::from_secs(30)));
     }

@@ -21,7 +21,7 @@ pub(crate) struct Ranges<const FORM: u32>(String);
 impl<const N: u32> Fold for Ranges<N> {
     const FORM: u32 = N;
 
-    fn add(&mut self, entries: &[Entry]) {
+    fn add(&mut self, entries: &[TapeEntry]) {
         let blank = if self.0.is_empty() { "" } else { " " };
         self.0 += &format!("{blank}{}-{}", entries[0].seq, entries[entries.len() - 1].seq);
     }
@@ -56,7 +56,7 @@ fn append(store: &Store, session: &str, seqs: std::ops::RangeInclusive<u64>) {
 fn by_hand(folder: &Path, name: &str, time: u64) {
     let anchor = "001_session-start";
     let mut chain = Chain::start(&id(name), anchor);
-    let line = encode_lines(&mut chain, &[Entry { time: Millis(time), ..entry(1) }]).unwrap();
+    let line = encode_lines(&mut chain, &[TapeEntry { time: Millis(time), ..entry(1) }]).unwrap();
     let at = folder.join("sessions").join(name).join("anchors").join(anchor);
     make_folder(&at).unwrap();
     fs::write(at.join("entries.jsonl"), line).unwrap();

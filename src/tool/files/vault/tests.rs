@@ -9,7 +9,7 @@ use crate::{
 };
 
 fn limits(file_bytes_max: u64, session_bytes_max: u64) -> Vaults {
-    Vaults::new(Limits { file_bytes_max, session_bytes_max })
+    Vaults::new(KeepLimits { file_bytes_max, session_bytes_max })
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -9,7 +9,7 @@ mod escapes;
 use std::{collections::BTreeMap, net::TcpListener, os::unix::net::UnixListener};
 
 use super::*;
-use crate::process::{Network, SandboxLevel};
+use crate::{process::SandboxLevel, words::sandbox::Network};
 
 const SECRET: &str = "a-secret-of-the-home";
 

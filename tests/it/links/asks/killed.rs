@@ -90,10 +90,7 @@ fn killed(folder: &Path, moment: &str) {
 
 /// Which tapes have the answer.
 fn answered(folder: &Path) -> [bool; 3] {
-    let store = Store::open(
-        folder.join("store"),
-        StoreOptions { access: tamtam::tape::Access::Read, ..StoreOptions::default() },
-    );
+    let store = Store::open(folder.join("store"), StoreOptions::default().access(tamtam::tape::TapeAccess::Read));
     let store = store.unwrap();
     SESSIONS.map(|session| {
         let appends = store.appends(&session.parse().unwrap()).unwrap();

@@ -8,7 +8,7 @@ use tamtam::{
         Delivery, Down, DownReason, Env, GoOn, Input, Limits, Link, OnBreach, Origin, ReplyTo, Report, Resource,
         SendMessage, Spawn, State, TaskOrder, decide,
     },
-    model::{Answer, AnswerPart, PicoUsd, Prices, Usage},
+    model::{AnswerPart, ModelAnswer, PicoUsd, Prices, Usage},
     permission::Globs,
     session::Finish,
     tool::{ToolResult, Toolbox},
@@ -124,7 +124,7 @@ fn step(world: &World, nodes: &mut Vec<Node>, dice: &mut Dice) {
                 } else {
                     Finish::ToolCalls
                 };
-                let mut answer = Answer::new(parts, finish);
+                let mut answer = ModelAnswer::new(parts, finish);
                 answer.usage = usage;
                 world.signal(&mut nodes[at].state, &Report::Answered { answer, calls: Vec::new() }.of(ticket));
             }
