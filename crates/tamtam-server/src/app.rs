@@ -3,7 +3,7 @@
 //! A change must keep this: a route that names a session takes it from [`Seen`], which is where a tenant is kept from the sessions
 //! of others; no route reads a session's id from its path by itself.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     body::{Body, to_bytes},
@@ -246,8 +246,12 @@ impl<T: DeserializeOwned> FromRequest<App> for Said<T> {
         if !bytes.is_empty() && !is_json {
             return Err(Problem::not_json());
         }
-        let json: Cow<'_, [u8]> = if bytes.is_empty() { Cow::Borrowed(b"{}") } else { Cow::Borrowed(&bytes) };
-        serde_json::from_slice(&json).map(Said).map_err(|error| match error.classify() {
+        let json: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        if json.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            // The fields of an object could be read from a list, too: nobody means that.
+            return Err(Problem::invalid("the body is a JSON object"));
+        }
+        serde_json::from_slice(json).map(Said).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => Problem::invalid(error),
             _ => Problem::malformed(error.to_string()),
         })

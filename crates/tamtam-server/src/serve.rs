@@ -116,10 +116,10 @@ impl Bound {
         if tokio::net::UnixStream::connect(&path).await.is_ok() {
             return Err(ServeError::InUse { at });
         }
-        if std::fs::symlink_metadata(&path).is_ok_and(|there| there.file_type().is_socket()) {
-            std::fs::remove_file(&path).map_err(failed)?;
+        if std::fs::symlink_metadata(&path).is_ok_and(|there| !there.file_type().is_socket()) {
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "something else is there")));
         }
-        // The socket gets its name only after it has its mode: before, others could open it.
+        // The socket gets its name, in the place of a dead one, only after it has its mode: before, others could open it.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         drop(std::fs::remove_file(&hidden));
         let listener = tokio::net::UnixListener::bind(&hidden).map_err(failed)?;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tamtam::{
     Session, SessionId, SessionOptions,
-    ops::SessionQuery,
+    ops::{ListedSession, SessionQuery},
     runtime::Kind,
     session::{Labels, State as Conversation},
     tape::{Behind, Deleted, SessionStatus},
@@ -130,7 +130,8 @@ pub(crate) async fn list(State(app): State<App>, Granted(scope): Granted, mut pa
     let next = page.next.as_ref().map(ToString::to_string);
     let complete = next.is_none() && page.behind == Behind::No;
     let behind = wire::behind(page.behind);
-    Ok(Json(json!({ "sessions": page.sessions, "next": next, "behind": behind, "complete": complete })))
+    let sessions: Vec<Value> = page.sessions.iter().map(of_list).collect();
+    Ok(Json(json!({ "sessions": sessions, "next": next, "behind": behind, "complete": complete })))
 }
 
 fn status_of(status: &str) -> Answered<SessionStatus> {
@@ -153,16 +154,29 @@ async fn shown(app: &App, session: &Session) -> Answered<Value> {
     let listed = app.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
     // A session that is stuck, or just parked, is shown without it.
     let state = if app.is_awake(id) { session.state().await.ok() } else { None };
-    let mut shown = serde_json::to_value(listed).map_err(Problem::invalid)?;
+    let mut shown = of_list(&listed);
     if let Some(state) = &state {
-        (shown["seq"], shown["title"]) = (
-            json!(state.seq),
-            json!(state.settings.title.as_ref().map_or(shown["title"].take(), |title| json!(title))),
-        );
+        shown["seq"] = json!(state.seq);
+        if let Some(title) = &state.settings.title {
+            shown["title"] = json!(title);
+        }
         shown["labels"] = json!(state.settings.labels);
     }
     shown["now"] = state.as_ref().map_or(Value::Null, now);
     Ok(shown)
+}
+
+/// A session of a list: money in millionths of a dollar, as on all lines that other programs read.
+fn of_list(listed: &ListedSession) -> Value {
+    let mut shown = json!(listed);
+    shown["model"] = json!(listed.model.as_ref().map(ToString::to_string));
+    if let Some(fields) = shown.as_object_mut() {
+        fields.remove("cost");
+        if let Some(Value::Object(cost)) = listed.cost.map(|cost| json!(cost.shown())) {
+            fields.extend(cost);
+        }
+    }
+    shown
 }
 
 fn now(state: &Conversation) -> Value {
