@@ -12,10 +12,12 @@ mod branch;
 mod kind;
 mod of_entry;
 mod ring;
-mod shown;
+pub(crate) mod shown;
 mod size;
 
-use serde::Serialize;
+use std::{borrow::Cow, str::FromStr};
+
+use serde::{Deserialize, Serialize};
 
 pub use branch::BranchEvent;
 pub use kind::EventKind;
@@ -29,7 +31,7 @@ use crate::{
 };
 
 /// What happens when a budget does not allow the next piece of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BudgetThen {
@@ -77,8 +79,39 @@ impl Serialize for EventId {
     }
 }
 
+/// A text that is not the id of an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the id of an event: it has three numbers, as in 17.0.2")]
+#[non_exhaustive]
+pub struct BadEventId(pub String);
+
+impl FromStr for EventId {
+    type Err = BadEventId;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        // `parse` of a number takes a sign, which no id has.
+        let number =
+            |text: Option<&str>| text.filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?.parse::<u64>().ok();
+        let mut parts = given.split('.');
+        let mut next = || number(parts.next());
+        let (seq, incarnation, sub) = (next(), next(), next());
+        let id = match (seq, incarnation.map(u32::try_from), sub.map(u32::try_from), parts.next()) {
+            (Some(seq), Some(Ok(incarnation)), Some(Ok(sub)), None) => EventId { seq: Seq(seq), incarnation, sub },
+            _ => return Err(BadEventId(given.chars().take(80).collect())),
+        };
+        Ok(id)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<EventId, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// One event of a session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
     /// The version of the JSON form: [`EVENT_VERSION`].
@@ -90,15 +123,54 @@ pub struct Event {
     /// When it happened, in milliseconds since 1970.
     pub time: Millis,
     /// The message or the entry that caused the event, where one did.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The turn that the event belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Seq>,
     /// The step of the turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
     /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    /// The events that follow from entries are read back at the end of every test of the core.
+    #[test]
+    fn what_is_shown_as_it_comes_can_be_read_back() {
+        let kinds = [
+            EventKind::TextDelta { text: "a\u{2028}".into() },
+            EventKind::ReasoningStarted {},
+            EventKind::CallPending { index: 1, call: "c".into(), name: "read".into() },
+            EventKind::CallInput { index: 1, text: "{".into() },
+            EventKind::CallProgress { ticket: Seq(3), title: None, metadata: serde_json::Value::Null },
+            EventKind::CallProgress { ticket: Seq(3), title: Some("t".into()), metadata: json!({ "piece": 0.1 }) },
+            EventKind::HookError { hook: "h".into(), callback: "on_event".into(), error: "e".into() },
+            EventKind::StorageFailed { error: "full".into() },
+        ];
+        for kind in kinds {
+            let id = EventId { seq: Seq(7), incarnation: 2, sub: 9 };
+            let session = "s".parse().unwrap();
+            let event =
+                Event { v: EVENT_VERSION, id, session, time: Millis(5), cause: None, turn: None, step: None, kind };
+            let text = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_three_numbers_and_nothing_else() {
+        assert_eq!("17.0.2".parse(), Ok(EventId { seq: Seq(17), incarnation: 0, sub: 2 }));
+        let huge = format!("{}.0.0", u128::MAX);
+        for bad in ["", "17", "17.0", "17.0.2.1", "+17.0.2", "17.0.-2", "17.4294967296.0", " 17.0.2", "17..2", &huge] {
+            assert_eq!(bad.parse::<EventId>(), Err(BadEventId(bad.to_owned())));
+        }
+    }
 }

@@ -59,7 +59,7 @@ pub use crate::task::{
 pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{PassivateError, SpawnError},
-    event::{BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next},
+    event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next},
     words::{
         depth::VALUE_DEPTH_MAX,
         ids::{BadSessionId, CallId, NAME_BYTES_MAX, SESSION_ID_BYTES_MAX},
@@ -423,7 +423,7 @@ impl Session {
 }
 
 /// The result of [`Session::abort`]: the workers of the turn are down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Aborted {
     /// Whether the tape has the abort. If not, the disk did not answer within a second: the abort stays in the inbox, and is

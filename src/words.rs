@@ -26,3 +26,16 @@ pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
+
+/// Writes a path as text for JSON; what is not UTF-8 in it is replaced.
+pub(crate) fn path_text<S: serde::Serializer>(path: &std::path::Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+/// [`path_text`] for a path that may be absent.
+pub(crate) fn maybe_path_text<S: serde::Serializer>(
+    path: &Option<std::path::PathBuf>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&path.as_ref().map(|path| path.display().to_string()), serializer)
+}

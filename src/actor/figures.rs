@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Where in its conversation a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct At {
     /// The turn.
@@ -26,7 +26,7 @@ pub struct At {
 }
 
 /// The figures of a session, as its node shows them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct SessionFigures {
     /// The turn and step that the session is in; `None` outside of a turn.
@@ -34,8 +34,10 @@ pub struct SessionFigures {
     /// The tokens used by the session, by its tasks that are over, and by the forks merged into it.
     pub usage: Usage,
     /// The cost of these tokens.
+    #[serde(flatten, with = "crate::event::shown::cost")]
     pub cost: Cost,
     /// The rest of each limit of its budget.
+    #[serde(with = "crate::event::shown::limits")]
     pub left: Limits,
     /// How many of its tasks wait for room: their children are not made yet.
     pub tasks_queued: usize,

@@ -298,7 +298,7 @@ fn failed(hook: &str, callback: &'static str, panic: &(dyn std::any::Any + Send)
         return;
     };
     let error = format!("panicked: {}", panic_text(panic));
-    let kind = EventKind::HookError { hook: hook.to_owned(), callback, error };
+    let kind = EventKind::HookError { hook: hook.to_owned(), callback: callback.into(), error };
     let id = EventId { incarnation, ..event.id };
     ring.push([Arc::new(Event { id, kind, ..event.clone() })]);
 }

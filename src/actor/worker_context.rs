@@ -66,6 +66,6 @@ impl WorkerContext {
     pub(crate) fn hook_failed(&self, failure: HookFailure) {
         tracing::warn!(session = %self.slot.id, hook = failure.hook, callback = failure.callback, error = failure.error, "hook failed");
         let HookFailure { hook, callback, error } = failure;
-        self.show(0, EventKind::HookError { hook, callback, error });
+        self.show(0, EventKind::HookError { hook, callback: callback.into(), error });
     }
 }

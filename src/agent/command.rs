@@ -37,7 +37,8 @@ Report the findings, the worst first, each with file and line, when it happens, 
 one sentence.";
 
 /// What a command without a template does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CommandAct {
     /// Goes back to before the newest message.
@@ -63,7 +64,8 @@ pub enum CommandAct {
 }
 
 /// A command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Does {
     /// It changes its session or shows something, and sends it no message.
@@ -73,7 +75,7 @@ pub enum Does {
 }
 
 /// A command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Command {
     /// Its name, without the `/`.
@@ -91,6 +93,7 @@ pub struct Command {
     /// Whether it runs as a separate task, of which the session gets only the result.
     pub subtask: bool,
     /// The file that it was read from.
+    #[serde(serialize_with = "crate::words::maybe_path_text")]
     pub source: Option<PathBuf>,
 }
 

@@ -6,9 +6,9 @@
 //! The variants and their fields are the JSON form that hosts and other programs read (`docs/FORMATS.md`). Do not rename, retype
 //! or drop one. A new optional field must be left out of the JSON where it says nothing.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
@@ -132,10 +132,10 @@ pub enum EventKind {
         /// The call's ticket.
         ticket: Seq,
         /// What the call does now, in a few words for people.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
         /// The progress, in a form that the tool chooses.
-        #[serde(skip_serializing_if = "Value::is_null")]
+        #[serde(default, skip_serializing_if = "Value::is_null")]
         metadata: Value,
     },
     /// A call is over.
@@ -147,18 +147,18 @@ pub enum EventKind {
         /// Which tool.
         name: String,
         /// Why the call has no good result; left out for a good one.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorReason>,
         /// The result as the model sees it.
         content: String,
         /// What the call did, in a few words for people.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
         /// Details for hosts besides the content.
-        #[serde(skip_serializing_if = "Value::is_null")]
+        #[serde(default, skip_serializing_if = "Value::is_null")]
         details: Value,
         /// Files that belong to the result.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<FilePart>,
     },
     /// Another agent is in force from here on.
@@ -183,23 +183,23 @@ pub enum EventKind {
         /// When the ask expires and the call is denied.
         expires: Millis,
         /// Whether the ask stays open until `expires`, even without listeners.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
         /// For a question of a child: the sessions that passed it on; the one that makes the call comes last. Otherwise empty.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         from: Vec<AskFrom>,
         /// What may be allowed for more than this call, from narrow to wide. An answer names one by its number
         /// ([`Grant::Offered`]); the first one is [`Grant::Always`].
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         offers: Vec<Offer>,
         /// The question that the running call asks; `None` if the ask is about the call itself, which has not started.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<Arc<Question>>,
         /// The digest of tool, arguments, accesses and question. An answer that names it
         /// ([`Session::answer_shown`](crate::Session::answer_shown)) is for what was shown, or it is refused.
         digest: String,
         /// What the call repeats, where that is asked about (`doom_loop`); `None` else, and for a question of a child.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         repeats: Option<Repeats>,
     },
     /// An ask is closed.
@@ -207,16 +207,16 @@ pub enum EventKind {
         /// The ask's ticket.
         ask: Seq,
         /// The person's answer, if there was one.
-        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "shown::grant")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "shown::grant")]
         grant: Option<Grant>,
         /// Why the ask was closed without an answer.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<AskClosedWhy>,
         /// Who answered, as the host says.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         who: Option<String>,
         /// The rules that apply from here on, within the scope of the answer. With the scope `project`, the host stores them.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rules: Vec<Rule>,
     },
     /// A standing grant was revoked: what it allowed is asked about again.
@@ -247,36 +247,36 @@ pub enum EventKind {
         /// The hook's name.
         hook: String,
         /// The callback that failed.
-        callback: &'static str,
+        callback: Cow<'static, str>,
         /// What went wrong.
         error: String,
     },
     /// A request and its calls are done.
     StepFinished {
         /// The tools that the step called, in call order; a tool that was called twice is listed twice.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<String>,
         /// How the answer ended.
         finish: Finish,
         /// Tokens of the step.
         usage: Usage,
         /// Whether the tokens are our estimate, because the provider gave no figures.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         estimated: bool,
         /// Cost of the step.
         #[serde(flatten)]
         cost: ShownCost,
         /// What is left of the session's budget, for each limited resource.
-        #[serde(skip_serializing_if = "Limits::is_none", serialize_with = "shown::limits")]
+        #[serde(default, skip_serializing_if = "Limits::is_none", with = "shown::limits")]
         left: Limits,
         /// Whether the answer was cut off by us.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
     },
     /// A turn is over.
     TurnFinished {
         /// How it ended.
-        #[serde(flatten, serialize_with = "shown::outcome")]
+        #[serde(flatten, with = "shown::outcome")]
         outcome: Outcome,
         /// The newest text of the model in it.
         text: Arc<str>,
@@ -285,13 +285,13 @@ pub enum EventKind {
         /// Tokens of the turn, and of the tasks that were over while it ran.
         usage: Usage,
         /// The number of requests of the turn whose tokens are our estimate.
-        #[serde(skip_serializing_if = "is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         estimated: u64,
         /// Cost of these tokens.
         #[serde(flatten)]
         cost: ShownCost,
         /// The part that the tasks used; left out if there was none.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         tasks: Option<ShownTasks>,
     },
     /// More than 80 % of the tokens that a request may take are used. Shown once, until the context is made smaller.
@@ -304,18 +304,18 @@ pub enum EventKind {
     /// A limit did not allow the next piece of work. If a person is asked for more, the answer closes the ask as any other ask.
     Budget {
         /// The limit, and what would be needed.
-        #[serde(flatten, serialize_with = "shown::breach")]
+        #[serde(flatten, with = "shown::breach")]
         breach: Breach,
         /// What happens now.
         then: BudgetThen,
         /// The ask's ticket, with which to answer; left out if no one is asked.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         ask: Option<Seq>,
         /// When the ask expires and the turn ends; left out if no one is asked.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         expires: Option<Millis>,
         /// The model that is asked instead, as `provider/model`.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
         /// The breach in words.
         text: String,
@@ -336,10 +336,10 @@ pub enum EventKind {
         /// The number of history items that are replaced; 0 after a failure.
         items: usize,
         /// The summary; left out if there is none.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<Arc<str>>,
         /// Why the compaction failed: the history stays as it was.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// The items that a compaction replaced are in the context again.
@@ -378,12 +378,12 @@ pub enum EventKind {
         /// How deep the child is below the topmost session.
         depth: u32,
         /// What the child may use of this session's budget.
-        #[serde(skip_serializing_if = "Limits::is_none", serialize_with = "shown::limits")]
+        #[serde(default, skip_serializing_if = "Limits::is_none", with = "shown::limits")]
         grant: Limits,
         /// Whether the child existed before and is adopted.
         adopted: bool,
         /// Whether the task waits for room: its child is made later, and [`EventKind::TaskBegun`] says when.
-        #[serde(skip_serializing_if = "is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         queued: bool,
     },
     /// A task that waited for room begins: its child is being made.
@@ -400,10 +400,10 @@ pub enum EventKind {
         /// The child.
         child: SessionId,
         /// How the task ended.
-        #[serde(flatten, serialize_with = "shown::down")]
+        #[serde(flatten, with = "shown::down")]
         down: Arc<Down>,
         /// The message that informs the model; left out if the model is not informed.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<MessageId>,
     },
     /// The session has ended, and a child of it lives on as an orphan.
@@ -423,7 +423,7 @@ pub enum EventKind {
     /// This orphan has a parent again.
     Adopted {
         /// The new parent, and how the session is tied to it.
-        #[serde(flatten, serialize_with = "shown::tie")]
+        #[serde(flatten, with = "shown::tie")]
         tie: Tie,
     },
     /// The session has ended permanently.

@@ -30,7 +30,7 @@ use crate::{
 pub use query::{SessionCursor, SessionQuery};
 
 /// A page of sessions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SessionPage {
     /// The sessions, most recently used first.
@@ -49,7 +49,7 @@ pub struct SessionPage {
 }
 
 /// A session on a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ListedSession {
     /// The id of the session.
@@ -60,6 +60,7 @@ pub struct ListedSession {
     /// The name of its agent.
     pub agent: Option<String>,
     /// The model that it uses.
+    #[serde(with = "crate::event::shown::maybe_model")]
     pub model: Option<ModelRef>,
     /// The folder that it works in.
     pub workspace: Option<String>,
@@ -85,6 +86,7 @@ pub struct ListedSession {
     /// Tokens of these requests.
     pub usage: Option<Usage>,
     /// The cost of that usage. An unknown cost is not zero: see [`Cost::exact`].
+    #[serde(flatten, with = "crate::event::shown::maybe_cost")]
     pub cost: Option<Cost>,
     /// The part of these figures that its tasks used; `None` if it gave none. Each child is also a session in the list.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -137,7 +137,7 @@ pub struct Replay {
 }
 
 /// One decision, made again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Step {
     /// Its number among the decisions of the tape, from 1.
@@ -145,6 +145,7 @@ pub struct Step {
     /// The inputs of the decision, in a few words.
     pub signal: String,
     /// The file that contains its entries.
+    #[serde(serialize_with = "crate::words::path_text")]
     pub file: PathBuf,
     /// The line of the first of these entries, from 1.
     pub line: usize,

@@ -15,7 +15,7 @@
 //!
 //! The code is pure: the core calls it, and replay calls it again.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     permission::{
@@ -52,7 +52,7 @@ fn is_among(names: &str, name: &str) -> bool {
 }
 
 /// Something that a person may allow for more than one call, when a call is asked about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Offer {
     /// The number of the offer among those of its ask, from 1. The answer names it.

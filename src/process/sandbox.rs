@@ -74,7 +74,7 @@ pub struct Confinement {
 /// What the kernel can hold of a sandbox, as a probe found it.
 ///
 /// The text (`Display`) says it in one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SandboxLevel {
     /// The version of Landlock's interface; 0 if there is none.

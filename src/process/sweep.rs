@@ -55,7 +55,7 @@ impl Whose {
 }
 
 /// What a sweep did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Swept {
     /// How many processes it killed.

@@ -48,7 +48,7 @@ impl std::fmt::Display for Tree {
 }
 
 /// A session that was in a turn when its process ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Recovered {
     /// The id of the session.
@@ -68,7 +68,7 @@ pub struct Parked {
 }
 
 /// What a shutdown could not stop. Empty is the rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Leftover {
     /// Actors that did not end although they were killed.

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The result of a rollback, an undo or a redo.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Rollback {
     /// The entry that records the rollback.

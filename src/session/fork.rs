@@ -34,7 +34,7 @@ use stand::{Made, stand, stand_at_newest, state_at};
 pub(super) const TRIES_MAX: u32 = 5;
 
 /// How a fork was merged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Merge {
     /// The entry that records the merge; `None` if everything that the fork said and used was merged already.
@@ -48,6 +48,7 @@ pub struct Merge {
     /// The host's messages among these items, oldest first.
     pub messages: Vec<MessageId>,
     /// What the fork used. It counts in this conversation from now on.
+    #[serde(with = "crate::event::shown::spent")]
     pub spent: Spent,
     /// How the fork was deleted; `None` if it is kept.
     pub deleted: Option<Deleted>,
@@ -97,7 +98,7 @@ impl From<Seq> for ForkOptions {
 }
 
 /// Where a fork was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct ForkedAt {
     /// The last entry of the parent's tape that the fork has. It ends an append.

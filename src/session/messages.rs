@@ -40,7 +40,7 @@ pub struct MessageCursor {
 }
 
 /// One page of a conversation's messages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MessagePage {
     /// The messages with their parts, newest first.

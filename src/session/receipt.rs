@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Receipt {
     /// The id of the message.
@@ -26,6 +26,7 @@ pub struct Receipt {
     pub seq: Seq,
     /// What becomes of it.
     pub disposition: Disposition,
+    #[serde(skip)]
     pub(super) session: Session,
 }
 
@@ -63,12 +64,13 @@ fn outcome(state: &State, id: &MessageId) -> Option<Result<Arc<TurnEnd>, SendErr
 }
 
 /// How a turn ended, and what the model said last in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Answer {
     /// The id of the turn.
     pub turn: Seq,
     /// How it ended.
+    #[serde(flatten, with = "crate::event::shown::outcome")]
     pub outcome: Outcome,
     /// The newest text of the model in this turn; empty if the model wrote none.
     pub text: String,
@@ -77,7 +79,9 @@ pub struct Answer {
     /// Tokens: the provider's own figures.
     pub usage: Usage,
     /// What the turn itself used, estimates included, and what that cost.
+    #[serde(with = "crate::event::shown::spent")]
     pub spent: Spent,
     /// What the session's tasks used that were over while the turn ran, with their own tasks: not in `spent`.
+    #[serde(with = "crate::event::shown::spent")]
     pub spent_by_tasks: Spent,
 }

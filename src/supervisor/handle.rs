@@ -102,7 +102,7 @@ pub struct ChildInfo {
 }
 
 /// How many children there are; OTP's numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Counts {
     /// All known children.

@@ -11,7 +11,7 @@ use crate::words::ids::{Millis, Seq};
 /// A part of a tape. It can be read without the parts before it, because its first entry says all that is needed from before; the
 /// exception is a fork's first part (`forked`), which needs the parent's tape. The anchors of a fork before the point where it was
 /// forked are those of its parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Anchor {
     /// The number of the part in its tape, from 1; a fork counts on from its parent's parts.

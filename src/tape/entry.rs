@@ -25,7 +25,7 @@ pub enum Cause {
 /// One entry: made and numbered by the session's core (a few by the tape itself), and written as one line.
 ///
 /// The line adds what the core need not know: format version, session, a UUIDv7, the anchor and the checksum chain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TapeEntry {
     /// Its number: that of the entry before plus 1; the first is 1.

@@ -282,10 +282,11 @@ impl fmt::Display for Holder {
 
 /// The place where a tape cannot be trusted any more: a bad line that is not a torn tail, or a file that does not continue its
 /// predecessor. Nothing after it is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Damage {
     /// The file with the bad line.
+    #[serde(serialize_with = "crate::words::path_text")]
     pub file: PathBuf,
     /// The number of the line, from 1.
     pub line: usize,

@@ -92,7 +92,7 @@ impl Piece {
 }
 
 /// What an export holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Exported {
     /// The last entry.

@@ -47,7 +47,7 @@ const SPILLS_MAX: usize = 10_000;
 const SPILL_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The session that was brought in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Imported {
     /// Its id in this store.

@@ -65,7 +65,7 @@ pub struct Index {
 }
 
 /// The outcome of catching up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct CaughtUp {
     /// How many entries were added.
@@ -79,7 +79,7 @@ pub struct CaughtUp {
 }
 
 /// How much is in the index. Two indexes of the same tapes are equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Rows {
     /// How many entries.
@@ -89,7 +89,7 @@ pub struct Rows {
 }
 
 /// The outcome of a rebuild.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Rebuilt {
     /// The rows of the old index after catching up; absent if it could not be read.

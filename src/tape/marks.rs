@@ -14,7 +14,8 @@ use super::TapeError;
 use crate::words::ids::Millis;
 
 /// The marks of a session. A session has each mark once or not at all, except [`Mark::Fork`], of which it has one for each fork.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Mark {
     /// A turn or a task of the session is open. Set for sessions that have a tape; an engine may forget it for any other.

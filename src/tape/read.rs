@@ -26,10 +26,11 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// A torn tail that was cut off when a tape was loaded: the append that was being written when the writer died.
 ///
 /// No acknowledged entry is in it, unless the machine lost its power or the disk lost bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Repair {
     /// The file that was cut.
+    #[serde(serialize_with = "crate::words::path_text")]
     pub file: PathBuf,
     /// The first line that was cut off, from 1.
     pub line: usize,
@@ -38,6 +39,7 @@ pub struct Repair {
     /// How many bytes were cut off.
     pub bytes: u64,
     /// The file that has these bytes now.
+    #[serde(serialize_with = "crate::words::path_text")]
     pub set_aside: PathBuf,
 }
 

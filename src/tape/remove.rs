@@ -19,7 +19,8 @@ use super::{
 use crate::words::ids::{Seq, SessionId};
 
 /// The outcome of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Deleted {
     /// The session is gone, with its large outputs.

@@ -21,12 +21,13 @@ use super::{
 use crate::words::ids::SessionId;
 
 /// One flaw of a tape.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Finding {
     /// The session.
     pub session: SessionId,
     /// The file with the flaw.
+    #[serde(serialize_with = "crate::words::path_text")]
     pub file: PathBuf,
     /// The line in that file, from 1; also 1 if the file as a whole has the flaw.
     pub line: usize,
@@ -37,7 +38,8 @@ pub struct Finding {
 }
 
 /// The kind of flaw of a [`Finding`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Flaw {
     /// The end of the newest file is not whole. Loading the session cuts it off and sets it aside; next to a live writer it may

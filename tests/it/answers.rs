@@ -136,7 +136,9 @@ async fn an_answer_at_which_a_hook_fails_is_withheld() {
         let failed: Vec<_> = events
             .iter()
             .filter_map(|kind| match kind {
-                EventKind::HookError { hook, callback: "on_answer", error } => Some((hook.as_str(), error.as_str())),
+                EventKind::HookError { hook, callback, error } if callback == "on_answer" => {
+                    Some((hook.as_str(), error.as_str()))
+                }
                 _ => None,
             })
             .collect();

@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use serde_json::json;
@@ -16,8 +16,9 @@ use tamtam::{
     tool::{self, NoArguments, ToolContext, ToolResult},
 };
 use tracing::{
-    Event, Level, Subscriber,
+    Dispatch, Event, Level, Subscriber,
     field::{Field, Visit},
+    subscriber::DefaultGuard,
 };
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _, registry::LookupSpan};
 
@@ -58,7 +59,18 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Log {
     }
 }
 
+/// While `tracing` has one subscriber alone, a line that is first met on a thread without one is left out for ever, on all threads.
+/// Other tests run on such threads. With more than one, all are asked.
+static OTHERS: LazyLock<[Dispatch; 2]> =
+    LazyLock::new(|| [(); 2].map(|()| Dispatch::new(tracing_subscriber::registry())));
+
 impl Log {
+    /// Takes what this thread logs, as long as the guard lives.
+    fn listen(&self) -> DefaultGuard {
+        LazyLock::force(&OTHERS);
+        tracing::subscriber::set_default(tracing_subscriber::registry().with(self.clone()))
+    }
+
     /// The lines of the library itself.
     fn lines(&self) -> Vec<Line> {
         let lines = self.0.lock().unwrap();
@@ -75,7 +87,7 @@ impl Log {
 #[tokio::test(start_paused = true)]
 async fn a_failed_turn_a_panicked_tool_and_a_failed_request_are_logged_once_and_without_words() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let _guard = log.listen();
     let folder = taped::folder();
     let start = |replies: Vec<Reply>| {
         let panics = tool::typed("panics", "Panics", async |_: NoArguments, _: ToolContext| -> ToolResult {
@@ -124,7 +136,7 @@ async fn a_failed_turn_a_panicked_tool_and_a_failed_request_are_logged_once_and_
 #[tokio::test(start_paused = true)]
 async fn a_line_of_a_crash_names_each_field_once_and_stands_under_its_node() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let _guard = log.listen();
     let crash = ChildSpec::new("crashes", async |_| -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         panic!("on purpose")
     });

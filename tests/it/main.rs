@@ -12,6 +12,7 @@ mod cancel;
 mod circles;
 mod compaction;
 mod crash_points;
+mod data;
 #[cfg(feature = "sqlite")]
 mod deleted;
 #[cfg(feature = "tools")]

@@ -492,7 +492,10 @@ async fn hooks_guard_calls_and_rewrite_what_passes() {
     assert!(told[3].contains("[redacted]") && !told[3].contains("sk-secret"), "{told:?}");
     assert!(told[4].starts_with("Blocked by hook: not today") && told[4].len() < 100_000, "{}", told[4].len());
     assert_eq!(began.load(Ordering::SeqCst), 1);
-    event(&mut events, |kind| matches!(kind, EventKind::HookError { callback: "before_call", .. }).then_some(())).await;
+    event(&mut events, |kind| {
+        matches!(kind, EventKind::HookError { callback, .. } if callback == "before_call").then_some(())
+    })
+    .await;
     let requests = model.requests();
     let Item::User(first) = &**requests[0].history.iter().next().unwrap() else { panic!("a user's message") };
     assert_eq!(first.parts.len(), 2);
@@ -537,8 +540,10 @@ async fn a_result_is_withheld_where_a_hook_that_guards_fails() {
         let session = session(&runtime, folder.path()).await;
         let mut events = session.events();
         session.prompt("go").await.unwrap().wait().await.unwrap();
-        event(&mut events, |kind| matches!(kind, EventKind::HookError { callback: "on_result", .. }).then_some(()))
-            .await;
+        event(&mut events, |kind| {
+            matches!(kind, EventKind::HookError { callback, .. } if callback == "on_result").then_some(())
+        })
+        .await;
         let told = results(model.requests().last().unwrap());
         assert_eq!(told[0].contains("The call ran. Its result was withheld: the hook scrubber failed."), is_withheld);
         assert_eq!(told[0].contains("the secret"), !is_withheld, "{told:?}");
@@ -612,7 +617,9 @@ async fn a_message_does_not_pass_an_input_hook_that_fails() {
         for (said, why) in [("hang sk-secret", "took longer than 5 s"), ("crash", "panicked: redact")] {
             let sent = session.prompt(said).await;
             let heard = event(&mut events, |kind| match kind {
-                EventKind::HookError { hook, callback: "on_input", error } => Some((hook.clone(), error.clone())),
+                EventKind::HookError { hook, callback, error } if callback == "on_input" => {
+                    Some((hook.clone(), error.clone()))
+                }
                 _ => None,
             });
             assert_eq!(heard.await, ("redact".to_owned(), why.to_owned()));

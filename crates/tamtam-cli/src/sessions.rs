@@ -131,11 +131,6 @@ fn lines_json(rows: &[Row], text: &mut String) {
     for Row { listed, work } in rows {
         let mut line = json!(listed);
         if let Value::Object(line) = &mut line {
-            line.remove("cost");
-            if let Some(Value::Object(cost)) = listed.cost.map(|cost| json!(cost.shown())) {
-                line.extend(cost);
-            }
-            line.insert("model".into(), json!(listed.model.as_ref().map(ToString::to_string)));
             line.insert("work".into(), json!(work));
         }
         let _ = writeln!(text, "{line}");

@@ -16,7 +16,7 @@ use crate::{
 const EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// The result of a sweep at an interval.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SweepReport {
     /// Its number, from 1, since the runtime was started.

@@ -105,6 +105,19 @@ impl Breach {
         }
     }
 
+    /// What [`Breach::shown`] made this from, to the millionth.
+    #[must_use]
+    pub(crate) fn from_shown(self) -> Breach {
+        let Breach { max, used, reserved, needs, .. } = self;
+        let pico = |amount: u64| amount.saturating_mul(PICO_IN_MICRO);
+        match self.resource {
+            Resource::Usd => {
+                Breach { max: pico(max), used: pico(used), reserved: pico(reserved), needs: pico(needs), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// By how much the limit would have to be higher; at least 1.
     #[must_use]
     pub fn missing(&self) -> u64 {

@@ -166,20 +166,27 @@ impl Limits {
 }
 
 /// [`Limits`] in the JSON that other programs read: money in millionths of a US dollar, rounded down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownLimits {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     micro_usd: Option<MicroUsd>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     time_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     calls: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     tasks: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
+}
+
+impl From<ShownLimits> for Limits {
+    fn from(shown: ShownLimits) -> Limits {
+        let ShownLimits { tokens, micro_usd, time_ms, calls, tasks, bytes } = shown;
+        Limits { tokens, usd: micro_usd.map(MicroUsd::to_pico), time_ms, calls, tasks, bytes }
+    }
 }
 
 impl fmt::Display for Limits {

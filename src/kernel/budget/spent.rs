@@ -107,7 +107,7 @@ impl Spent {
 }
 
 /// What tasks used, with their own tasks and with merged forks, in the JSON that other programs read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ShownTasks {
     /// How many tasks were given, by the session and by its tasks.
@@ -115,7 +115,7 @@ pub struct ShownTasks {
     /// Their model requests.
     pub requests: u64,
     /// The number of those requests whose tokens are our estimate.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub estimated: u64,
     /// Their tokens; estimates included.
     pub usage: Usage,
@@ -125,10 +125,10 @@ pub struct ShownTasks {
 }
 
 /// [`Spent`] in the JSON that other programs read: money in millionths of a US dollar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownSpent {
     requests: u64,
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     estimated: u64,
     usage: Usage,
     #[serde(flatten)]
@@ -137,6 +137,13 @@ pub struct ShownSpent {
     calls: u64,
     tasks: u64,
     bytes: u64,
+}
+
+impl From<ShownSpent> for Spent {
+    fn from(shown: ShownSpent) -> Spent {
+        let ShownSpent { requests, estimated, usage, cost, time_ms, calls, tasks, bytes } = shown;
+        Spent { requests, estimated, usage, cost: cost.into(), time_ms, calls, tasks, bytes }
+    }
 }
 
 impl AddAssign for Spent {

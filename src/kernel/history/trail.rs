@@ -25,7 +25,8 @@ use crate::{
 };
 
 /// A point of a conversation to go back to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Point {
     /// As it was when this entry was the newest.

@@ -85,7 +85,7 @@ impl Turn {
 }
 
 /// What a call repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Repeats {
     /// How many calls are made in turn: 1 where it is the same call again and again.

@@ -19,7 +19,7 @@ use super::Price;
 use crate::words::usage::MicroUsd;
 
 /// A price that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct KnownPrice {
     /// The provider.

@@ -133,6 +133,12 @@ impl fmt::Display for SessionCursor {
     }
 }
 
+impl serde::Serialize for SessionCursor {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for SessionCursor {
     type Err = TapeError;
 

@@ -25,12 +25,13 @@ const HEADS: [&str; 6] = ["seq", "ticket", "turn", "step", "cause", "time"];
 const TELLING: [&str; 4] = ["model", "system", "tools", "items"];
 
 /// The first place where a decision that was made again differs from the tape.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Difference {
     /// The entry.
     pub seq: Seq,
     /// The file that contains it.
+    #[serde(serialize_with = "crate::words::path_text")]
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,

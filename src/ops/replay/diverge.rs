@@ -16,14 +16,16 @@ use crate::{
 };
 
 /// The first place where two tapes differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Divergence {
     /// The seq of the entry, on both tapes.
     pub seq: Seq,
     /// File and line of the entry on the first tape; `None` if that tape has ended.
+    #[serde(serialize_with = "line_text")]
     pub a_at: Option<(PathBuf, usize)>,
     /// File and line of the entry on the second tape; `None` if that tape has ended.
+    #[serde(serialize_with = "line_text")]
     pub b_at: Option<(PathBuf, usize)>,
     /// The field; empty if a whole entry is missing.
     pub path: String,
@@ -31,6 +33,11 @@ pub struct Divergence {
     pub a: Option<String>,
     /// The value on the second tape, cut short.
     pub b: Option<String>,
+}
+
+/// `null`, or the file and the line.
+fn line_text<S: serde::Serializer>(at: &Option<(PathBuf, usize)>, serializer: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&at.as_ref().map(|(file, line)| (file.display().to_string(), line)), serializer)
 }
 
 impl fmt::Display for Divergence {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What a restore did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Restored {
     /// The entry that records it. To undo the restore, restore to the entry before this one.

@@ -22,7 +22,7 @@ use crate::{
 /// What a restore would do to each file that was changed after an entry. Nothing has been done yet.
 ///
 /// Shown as text it names each file, and then has a unified diff of what would change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct FilePlan {
     /// Changes after this entry are taken back.
@@ -36,7 +36,7 @@ pub struct FilePlan {
 }
 
 /// One file of a plan.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct PlannedFile {
     /// Its path: relative to the workspace, or absolute if it is outside.
@@ -50,15 +50,19 @@ pub struct PlannedFile {
     /// The change as a unified diff, or a line that says why there is none; `None` if nothing would change.
     pub diff: Option<String>,
     /// The target state of the file.
+    #[serde(skip)]
     pub(super) target: FileState,
     /// The mode to set; `None` if the mode stays.
+    #[serde(skip)]
     pub(super) mode: Option<u32>,
     /// The state of the file when the plan was made.
+    #[serde(skip)]
     pub(super) now: Now,
 }
 
 /// What is done to a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileStep {
     /// Its old content, or its old mode, is put back.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What a rollback would do, files included. Nothing was done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct RollbackPlan {
     /// The conversation would be what it was when this entry was the newest.

@@ -154,6 +154,12 @@ impl fmt::Display for Cursor {
 #[error("not a page cursor: {0:?}")]
 pub struct BadCursor(String);
 
+impl serde::Serialize for Cursor {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Cursor {
     type Err = BadCursor;
 

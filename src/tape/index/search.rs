@@ -46,7 +46,7 @@ const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
 const AGAIN_MAX: usize = 2;
 
 /// One page of hits.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Page {
     /// In the order that was asked for.
@@ -58,7 +58,7 @@ pub struct Page {
 }
 
 /// An entry that was found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Hit {
     /// On which tape.

@@ -18,7 +18,7 @@ const SNIPPET_CHARS: usize = 160;
 const CHARS_BEFORE: usize = 40;
 
 /// A piece of what an entry says, on one line: around the first hit, or its beginning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Snippet {
     /// The words; spaces and line breaks are single spaces. Not made safe for a terminal.

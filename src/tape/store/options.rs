@@ -121,7 +121,7 @@ pub struct StoreReport {
 
 /// A session as its first and its last entry show it. Over files the checksums are not checked here, but by
 /// [`Store::verify`](crate::tape::Store::verify).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SessionSummary {
     /// Which.

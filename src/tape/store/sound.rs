@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The last entry up to which a session can be read, and from which a fork can continue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SoundEnd {
     /// The session that has the entry on its own tape: this session, or one that it continues from.

@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// Whether the index has read everything that is on the tapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Behind {
     /// The index has read everything.
@@ -42,7 +43,7 @@ impl Behind {
 }
 
 /// The work that a list took: counts of things that were read, not time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ListCost {
     /// Sessions whose folder was listed and whose files' lengths were asked for.

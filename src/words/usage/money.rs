@@ -137,6 +137,13 @@ impl Cost {
     }
 }
 
+impl From<ShownCost> for Cost {
+    fn from(shown: ShownCost) -> Cost {
+        let known = shown.cost.or(shown.cost_at_least).unwrap_or_default().to_pico();
+        Cost { known, unpriced: shown.unpriced }
+    }
+}
+
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Cost) {
         *self = self.with(&other, u64::saturating_add);
@@ -155,17 +162,17 @@ impl fmt::Display for Cost {
 }
 
 /// A cost in the JSON that other programs read. A program that reads `cost` alone never takes a part for the whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ShownCost {
     /// The whole cost, in millionths of a US dollar; left out if a part is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
     /// The known part, in millionths of a US dollar; left out if all is known or nothing is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_at_least: Option<MicroUsd>,
     /// The number of requests without a price; left out if there is none.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unpriced: u64,
 }
 

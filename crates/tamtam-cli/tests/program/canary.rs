@@ -8,7 +8,7 @@ use std::{
     io::Write,
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use serde_json::{Value, json};
@@ -208,6 +208,21 @@ impl Write for Log {
     }
 }
 
+/// While `tracing` has one subscriber alone, a line that is first met on a thread without one is left out for ever, on all threads.
+/// Other tests run on such threads. With more than one, all are asked.
+static OTHERS: LazyLock<[tracing::Dispatch; 2]> =
+    LazyLock::new(|| [(); 2].map(|()| tracing::Dispatch::new(tracing_subscriber::registry())));
+
+impl Log {
+    /// Takes what this thread logs, as long as the guard lives.
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        LazyLock::force(&OTHERS);
+        let writer = self.clone();
+        let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+        tracing::subscriber::set_default(all.with_writer(move || writer.clone()).finish())
+    }
+}
+
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Which {
     how: String,
@@ -218,10 +233,7 @@ struct Which {
 #[tokio::test]
 async fn a_canary_is_in_nothing_that_a_host_sees() {
     let log = Log::default();
-    let writer = log.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.listen();
     let folder = taped::folder();
     let says = tool::typed("says", "Says it", async |which: Which, context: tool::ToolContext| {
         context.progress.title(format!("using {CANARY}"));
@@ -291,12 +303,7 @@ async fn a_canary_is_in_nothing_that_a_host_sees() {
 async fn a_calls_arguments_are_in_nothing_that_operators_see() {
     for asked in [false, true] {
         let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_writer(move || writer.clone())
-            .finish();
-        let _guard = tracing::subscriber::set_default(subscriber);
+        let _guard = log.listen();
         let (folder, gate) = (taped::folder(), Arc::new(tokio::sync::Semaphore::new(0)));
         let (opens, at_work) = (gate.clone(), Arc::new(tokio::sync::Semaphore::new(0)));
         let works = at_work.clone();

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
+    event::{Event, events_of},
     kernel::{
         Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Digest, Due,
         EditMessage, Entry, Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record,
@@ -240,8 +241,17 @@ impl Play {
     }
 
     fn fold(&self) -> State {
+        self.fold_with(|_, _| ())
+    }
+
+    /// The state that the tape folds to; `watch` sees each entry and the state before it.
+    fn fold_with(&self, mut watch: impl FnMut(&State, &Entry)) -> State {
         let mut state = State::new("other".parse().unwrap(), settings(), Millis(0));
-        self.tape.iter().for_each(|bytes| state.apply(&line::decode(bytes)));
+        self.tape.iter().for_each(|bytes| {
+            let entry = line::decode(bytes);
+            watch(&state, &entry);
+            state.apply(&entry);
+        });
         state
     }
 
@@ -581,7 +591,15 @@ impl Drop for Play {
         if !std::thread::panicking() {
             replays(&self.tape(), &self.appends).unwrap();
             let lines = self.tape().iter().map(|entry| entry.to_tape().unwrap()).collect::<Vec<_>>();
-            let (digest, state) = (Digest::of(&lines), self.fold());
+            // Whoever reads the JSON of an event has the event: the same text comes out again.
+            let state = self.fold_with(|before, entry| {
+                for event in events_of(before, entry) {
+                    let text = serde_json::to_string(&event).unwrap();
+                    let back: Event = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+                    assert_eq!(serde_json::to_string(&back).unwrap(), text);
+                }
+            });
+            let digest = Digest::of(&lines);
             // What a list shows as used is what the state says.
             let used = |spent: &Spent| (spent.requests, spent.estimated, spent.usage, spent.cost);
             assert_eq!(used(&digest.spent), used(&state.spent));

@@ -8,6 +8,7 @@
 use std::{
     os::{linux::net::SocketAddrExt as _, unix::net::SocketAddr},
     process::{Child, Command},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use super::*;
@@ -142,7 +143,9 @@ async fn gets_out(sandbox: Sandbox, name: &str, program: &str) -> (bool, String)
     fs::write(scene.outside("program"), "#!/bin/sh\necho got-out\n").unwrap();
     fs::set_permissions(scene.outside("program"), fs::Permissions::from_mode(0o755)).unwrap();
     let victim = Victim::start();
-    let spoken = format!("tamtam-{}-{}", std::process::id(), name.replace(' ', "-"));
+    // A new name each time: a process that another test is starting holds the old socket until it has its program.
+    static TIMES: AtomicUsize = AtomicUsize::new(0);
+    let spoken = format!("tamtam-{}-{}", std::process::id(), TIMES.fetch_add(1, Ordering::Relaxed));
     let sockets = sockets(&scene, &spoken);
     let before = all(&scene.outside(""));
     let out = scene.outside("").display().to_string();
