@@ -46,19 +46,21 @@ enum Place {
     /// Behind an entry, with all its events.
     Entry(Seq),
     /// Behind one event of an entry.
-    Event(Seq, u32),
+    Event(EventId),
 }
 
 impl Place {
     /// `SEQ`, or the id of a durable event: `SEQ.0.SUB`.
     fn read(text: &str) -> Answered<Place> {
-        let bad =
-            || Problem::invalid(format!("{:?} is neither an entry nor the id of a durable event", shortened(text)));
-        let numbers: Vec<u64> = text.split('.').map(|part| part.parse().map_err(|_| bad())).collect::<Answered<_>>()?;
-        match numbers[..] {
-            [seq] => Ok(Place::Entry(Seq(seq))),
-            [seq, 0, sub] => Ok(Place::Event(Seq(seq), u32::try_from(sub).map_err(|_| bad())?)),
-            _ => Err(bad()),
+        if let Ok(seq) = text.parse().map(Seq) {
+            return Ok(Place::Entry(seq));
+        }
+        match text.parse::<EventId>() {
+            Ok(id) if id.is_durable() => Ok(Place::Event(id)),
+            Ok(_) => Err(Problem::invalid(format!(
+                "the event {text} is on no tape: name the last one that had an `id:` line"
+            ))),
+            Err(bad) => Err(Problem::invalid(format!("{bad}; nor is it an entry"))),
         }
     }
 
@@ -66,18 +68,14 @@ impl Place {
     fn after(self) -> Seq {
         match self {
             Place::Entry(seq) => seq,
-            Place::Event(seq, _) => Seq(seq.0.saturating_sub(1)),
+            Place::Event(id) => Seq(id.seq.0.saturating_sub(1)),
         }
     }
 
     /// Whether the client has had this event.
     fn has(self, id: EventId) -> bool {
-        matches!(self, Place::Event(seq, sub) if id.is_durable() && id.seq == seq && id.sub <= sub)
+        matches!(self, Place::Event(last) if id.is_durable() && id.seq == last.seq && id.sub <= last.sub)
     }
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
 }
 
 pub(crate) async fn events(
@@ -215,10 +213,10 @@ mod tests {
     #[test]
     fn a_place_is_an_entry_or_a_durable_event() {
         assert_eq!(Place::read("17").unwrap(), Place::Entry(Seq(17)));
-        assert_eq!(Place::read("17.0.2").unwrap(), Place::Event(Seq(17), 2));
+        assert_eq!(Place::read("17.0.2").unwrap(), Place::Event("17.0.2".parse().unwrap()));
         for bad in ["", "x", "-1", "17.1.0", "17.0", "1.0.0.0", "17.0.99999999999", "99999999999999999999"] {
             assert!(Place::read(bad).is_err(), "{bad}");
         }
-        assert_eq!(Place::Event(Seq(0), 0).after(), Seq(0));
+        assert_eq!(Place::read("0.0.0").unwrap().after(), Seq(0));
     }
 }

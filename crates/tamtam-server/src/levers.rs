@@ -33,8 +33,7 @@ impl Reason {
 pub(crate) struct Nothing {}
 
 pub(crate) async fn abort(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<Json<Value>> {
-    let aborted = session.abort(reason.words()).await?;
-    Ok(Json(json!({ "recorded": aborted.recorded })))
+    Ok(Json(json!(session.abort(reason.words()).await?)))
 }
 
 pub(crate) async fn end(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<StatusCode> {
@@ -74,15 +73,15 @@ pub(crate) struct Back {
 }
 
 pub(crate) async fn rollback(Seen(session): Seen, Said(back): Said<Back>) -> Answered<Json<Value>> {
-    Ok(Json(wire::rollback(&session.rollback(tamtam::session::Point::from(back.to)).await?)))
+    Ok(Json(json!(session.rollback(tamtam::session::Point::from(back.to)).await?)))
 }
 
 pub(crate) async fn undo(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Json<Value>> {
-    Ok(Json(wire::rollback(&session.undo().await?)))
+    Ok(Json(json!(session.undo().await?)))
 }
 
 pub(crate) async fn redo(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Json<Value>> {
-    Ok(Json(wire::rollback(&session.redo().await?)))
+    Ok(Json(json!(session.redo().await?)))
 }
 
 #[derive(Deserialize)]
@@ -101,7 +100,7 @@ pub(crate) async fn command(Seen(session): Seen, Said(line): Said<Line>) -> Answ
     }
     let delivery = wire::delivery(line.delivery.as_deref(), line.steering.as_deref())?;
     let body = match session.command(&line.line, delivery).await? {
-        Commanded::Sent(receipt) => json!({ "receipt": wire::receipt(&receipt) }),
+        Commanded::Sent(receipt) => json!({ "receipt": receipt }),
         Commanded::Said(words) => json!({ "said": words }),
         Commanded::Task(child) => json!({ "task": { "session": child } }),
         _ => json!({}),

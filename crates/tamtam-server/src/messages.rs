@@ -11,7 +11,7 @@ use tamtam::{Delivery, Message, MessageId, Session, session::MessageCursor};
 use crate::{
     app::{Named, Params, Said, Seen},
     problem::{Answered, Problem},
-    wire::{self, NewMessage},
+    wire::NewMessage,
 };
 
 /// The messages of a page, if the client does not say.
@@ -24,7 +24,7 @@ pub(crate) async fn send(session: &Session, new: &NewMessage, message: Message, 
         (true, None) => session.send_when_room(message, delivery).await?,
         (false, turn) => session.send_to_turn(message, delivery, turn.map(tamtam::Seq)).await?,
     };
-    Ok(wire::receipt(&receipt))
+    Ok(json!(receipt))
 }
 
 pub(crate) async fn post(Seen(session): Seen, Said(new): Said<NewMessage>) -> Answered<Response> {
@@ -55,10 +55,8 @@ fn cursor_of(cursor: &str) -> Answered<MessageCursor> {
 
 pub(crate) async fn queue(Seen(session): Seen) -> Answered<Json<Value>> {
     let waiting = session.queue().await?;
-    let waiting = waiting
-        .iter()
-        .map(|waiting| json!({ "seq": waiting.seq, "message": *waiting.message, "delivery": waiting.delivery }));
-    Ok(Json(json!({ "waiting": waiting.collect::<Vec<_>>() })))
+    let shown = waiting.iter().map(|one| json!({ "seq": one.seq, "message": *one.message, "delivery": one.delivery }));
+    Ok(Json(json!({ "waiting": shown.collect::<Vec<_>>() })))
 }
 
 pub(crate) async fn clear(Seen(session): Seen) -> Answered<Json<Value>> {

@@ -15,10 +15,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tamtam::{
     Session, SessionId, SessionOptions,
-    ops::{ListedSession, SessionQuery},
+    ops::SessionQuery,
     runtime::Kind,
     session::{Labels, State as Conversation},
-    tape::{Behind, Deleted, SessionStatus},
+    tape::{Behind, SessionStatus},
 };
 
 use crate::{
@@ -26,7 +26,6 @@ use crate::{
     messages::send,
     options::{NewSession, Scope},
     problem::{Answered, Problem},
-    wire,
 };
 
 /// Makes a session, or finds the one of that id, and sends the first message.
@@ -120,18 +119,19 @@ pub(crate) async fn list(State(app): State<App>, Granted(scope): Granted, mut pa
     query.labels = match &scope {
         // A client that asks for another tenant's label asks for nothing that it could see.
         Scope::Labels(own) if own.iter().any(|(key, value)| wanted.get(key).is_some_and(|asked| asked != value)) => {
-            return Ok(Json(json!({ "sessions": [], "next": null, "behind": "no", "complete": true })));
+            return Ok(Json(
+                json!({ "sessions": [], "next": null, "behind": "no", "indexed": true, "complete": true }),
+            ));
         }
         Scope::Labels(own) => wanted.or(own)?,
         Scope::All => wanted,
     };
     let page = app.runtime.sessions(query).await?;
     // A client that needs them all asks on while there is a `next`; only then `complete` says that none is missing.
-    let next = page.next.as_ref().map(ToString::to_string);
-    let complete = next.is_none() && page.behind == Behind::No;
-    let behind = wire::behind(page.behind);
-    let sessions: Vec<Value> = page.sessions.iter().map(of_list).collect();
-    Ok(Json(json!({ "sessions": sessions, "next": next, "behind": behind, "complete": complete })))
+    let complete = page.next.is_none() && page.behind == Behind::No;
+    let mut shown = json!(page);
+    shown["complete"] = json!(complete);
+    Ok(Json(shown))
 }
 
 fn status_of(status: &str) -> Answered<SessionStatus> {
@@ -154,7 +154,7 @@ async fn shown(app: &App, session: &Session) -> Answered<Value> {
     let listed = app.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
     // A session that is stuck, or just parked, is shown without it.
     let state = if app.is_awake(id) { session.state().await.ok() } else { None };
-    let mut shown = of_list(&listed);
+    let mut shown = json!(listed);
     if let Some(state) = &state {
         shown["seq"] = json!(state.seq);
         if let Some(title) = &state.settings.title {
@@ -164,19 +164,6 @@ async fn shown(app: &App, session: &Session) -> Answered<Value> {
     }
     shown["now"] = state.as_ref().map_or(Value::Null, now);
     Ok(shown)
-}
-
-/// A session of a list: money in millionths of a dollar, as on all lines that other programs read.
-fn of_list(listed: &ListedSession) -> Value {
-    let mut shown = json!(listed);
-    shown["model"] = json!(listed.model.as_ref().map(ToString::to_string));
-    if let Some(fields) = shown.as_object_mut() {
-        fields.remove("cost");
-        if let Some(Value::Object(cost)) = listed.cost.map(|cost| json!(cost.shown())) {
-            fields.extend(cost);
-        }
-    }
-    shown
 }
 
 fn now(state: &Conversation) -> Value {
@@ -227,7 +214,5 @@ pub(crate) async fn describe(
 }
 
 pub(crate) async fn delete(State(app): State<App>, Seen(session): Seen) -> Answered<Json<Value>> {
-    let deletion = app.runtime.delete(session.id()).await?;
-    let deleted = if deletion.session == Deleted::Hidden { "hidden" } else { "gone" };
-    Ok(Json(json!({ "deleted": deleted, "left": deletion.left })))
+    Ok(Json(json!(app.runtime.delete(session.id()).await?)))
 }

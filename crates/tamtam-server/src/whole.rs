@@ -17,7 +17,6 @@ use crate::{
     app::{App, Granted, Params, Seen},
     options::Scope,
     problem::{Answered, Problem},
-    wire,
 };
 
 pub(crate) async fn about(State(app): State<App>, Granted(scope): Granted) -> Json<Value> {
@@ -84,20 +83,7 @@ pub(crate) async fn search(
     if let Scope::Labels(labels) = scope {
         query.labels = labels;
     }
-    let page = app.runtime.search(query).await?;
-    let hits: Vec<Value> = page
-        .hits
-        .iter()
-        .map(|hit| {
-            let places: Vec<_> = hit.snippet.hits.iter().map(|place| [place.start, place.end]).collect();
-            json!({
-                "session": hit.session, "seq": hit.seq, "time": hit.time, "anchor": hit.anchor, "kind": hit.kind,
-                "snippet": { "text": hit.snippet.text, "hits": places },
-            })
-        })
-        .collect();
-    let next = page.next.map(|next| next.to_string());
-    Ok(Json(json!({ "hits": hits, "next": next, "behind": wire::behind(page.behind) })))
+    Ok(Json(json!(app.runtime.search(query).await?)))
 }
 
 /// The entries of a session's tape, one a line. To carry a session to another store, `tamtam tape export` writes a file that can be

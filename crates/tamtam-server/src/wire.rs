@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, Message, MessageId, Part, Receipt, Seq, Steering,
+    Delivery, Message, MessageId, Part, Seq, Steering,
     model::MicroUsd,
-    session::{Breach, Budget, Grant, Limits, OnBreach, Point, Resource, Rollback, Scope},
-    tape::Behind,
+    session::{Breach, Budget, Grant, Limits, OnBreach, Point, Resource, Scope},
 };
 
 use crate::problem::{Answered, Problem};
@@ -222,18 +221,6 @@ impl AnswerJson {
     }
 }
 
-pub(crate) fn receipt(receipt: &Receipt) -> Value {
-    json!({ "message": receipt.message, "seq": receipt.seq, "disposition": receipt.disposition })
-}
-
-pub(crate) fn behind(behind: Behind) -> Value {
-    match behind {
-        Behind::No => json!("no"),
-        Behind::Sessions(count) => json!({ "sessions": count }),
-        _ => json!("unknown"),
-    }
-}
-
 /// A breach as events show it: money in millionths of a dollar, a limit rounded down and what was used rounded up.
 pub(crate) fn breach(breach: &Breach) -> Value {
     let is_money = breach.resource == Resource::Usd;
@@ -247,7 +234,3 @@ pub(crate) fn breach(breach: &Breach) -> Value {
 
 /// Picodollars in a millionth of a dollar.
 const PICO_IN_MICRO: u64 = 1_000_000;
-
-pub(crate) fn rollback(rollback: &Rollback) -> Value {
-    json!({ "entry": rollback.entry, "to": rollback.to, "gone": rollback.gone, "again": rollback.again })
-}

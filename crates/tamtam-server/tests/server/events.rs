@@ -38,7 +38,9 @@ async fn a_client_that_breaks_off_anywhere_misses_and_doubles_nothing() {
         finished += usize::from(frame.data["event"] == "turn_finished");
         wanted.push(frame);
     }
-    let has_siblings = wanted.windows(2).any(|two| two[0].data["id"].as_str().unwrap().split('.').next() == two[1].data["id"].as_str().unwrap().split('.').next());
+    let has_siblings = wanted.windows(2).any(|two| {
+        two[0].data["id"].as_str().unwrap().split('.').next() == two[1].data["id"].as_str().unwrap().split('.').next()
+    });
     assert!(has_siblings, "an entry with several events is among them, or the test shows little");
     drop(events);
     let mut got: Vec<Frame> = Vec::new();
@@ -90,7 +92,9 @@ async fn a_hundred_reconnects_in_live_turns_miss_and_double_nothing() {
     lab.runtime.session(&"s".parse().unwrap()).wait().await.unwrap();
     let mut events = lab.events(&format!("/v1/sessions/s/events?after={last}"), "").await;
     let state = lab.runtime.session(&"s".parse().unwrap()).state().await.unwrap();
-    while got.last().is_none_or(|frame| frame.data["event"] != "turn_finished" || frame.id.split('.').next() != Some(&state.seq.to_string())) {
+    while got.last().is_none_or(|frame| {
+        frame.data["event"] != "turn_finished" || frame.id.split('.').next() != Some(&state.seq.to_string())
+    }) {
         let frame = events.next().await.unwrap();
         if !frame.id.is_empty() {
             got.push(frame);

@@ -19,16 +19,25 @@ async fn a_foreign_host_or_origin_is_refused() {
     }
     let none = lab.raw(b"GET /v1/sessions HTTP/1.1\r\nconnection: close\r\n\r\n").await;
     assert_eq!(none.refused().0, 421);
-    let two = lab.raw(b"GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\nconnection: close\r\n\r\n").await;
+    let two = lab
+        .raw(b"GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
+        .await;
     assert!(matches!(two.status, 400 | 421), "{two:?}");
     for origin in ["http://evil.example", "null", "http://localhost", "https://127.0.0.1:1", "file://"] {
         let answer = lab.ask_with("POST", "/v1/sessions", &format!("origin: {origin}\r\n"), json!({})).await;
         assert_eq!(answer.refused(), (403, "forbidden".into()), "{origin}");
     }
-    let fetched = lab.ask_with("GET", "/v1/sessions", "sec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors\r\n", Value::Null).await;
+    let fetched = lab
+        .ask_with("GET", "/v1/sessions", "sec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors\r\n", Value::Null)
+        .await;
     assert_eq!(fetched.refused(), (403, "forbidden".into()));
-    for (host, origin) in [(lab.at.to_string(), format!("http://{}", lab.at)), ("agents.example".into(), "https://app.example".into()), ("LOCALHOST:5".into(), "http://localhost:5".into())] {
-        let answer = lab.ask_with("GET", "/v1/sessions", &format!("host: {host}\r\norigin: {origin}\r\n"), Value::Null).await;
+    for (host, origin) in [
+        (lab.at.to_string(), format!("http://{}", lab.at)),
+        ("agents.example".into(), "https://app.example".into()),
+        ("LOCALHOST:5".into(), "http://localhost:5".into()),
+    ] {
+        let answer =
+            lab.ask_with("GET", "/v1/sessions", &format!("host: {host}\r\norigin: {origin}\r\n"), Value::Null).await;
         assert_eq!(answer.status, 200, "{host} {origin}: {answer:?}");
         assert!(!answer.head.to_ascii_lowercase().contains("access-control"), "{answer:?}");
     }
@@ -39,8 +48,15 @@ async fn a_foreign_host_or_origin_is_refused() {
 #[tokio::test]
 async fn without_its_token_nothing_is_shown() {
     let lab = Lab::with(|options| options.token("s3cret-token")).await;
-    let wrong = ["", "authorization: Bearer s3cret\r\n", "authorization: Basic s3cret-token\r\n", "cookie: tamtam=s3cret-token\r\n"];
-    for path in ["/v1", "/v1/sessions", "/v1/tree", "/v1/tree/events", "/v1/sessions/s/events?token=s3cret-token", "/v1/none"] {
+    let wrong = [
+        "",
+        "authorization: Bearer s3cret\r\n",
+        "authorization: Basic s3cret-token\r\n",
+        "cookie: tamtam=s3cret-token\r\n",
+    ];
+    for path in
+        ["/v1", "/v1/sessions", "/v1/tree", "/v1/tree/events", "/v1/sessions/s/events?token=s3cret-token", "/v1/none"]
+    {
         for headers in wrong {
             let answer = lab.ask_with("GET", path, headers, Value::Null).await;
             assert_eq!(answer.refused(), (401, "unauthorized".into()), "{path} {headers}");
@@ -53,13 +69,20 @@ async fn without_its_token_nothing_is_shown() {
     let right = lab.ask_with("GET", "/v1", "authorization: Bearer s3cret-token\r\n", Value::Null).await;
     assert_eq!(right.ok()["needs_token"], true);
     assert_eq!(lab.ask("POST", "/v1/login", json!({ "token": "other" })).await.refused(), (401, "unauthorized".into()));
-    let foreign = lab.ask_with("POST", "/v1/login", "origin: http://evil.example\r\n", json!({ "token": "s3cret-token" })).await;
+    let foreign =
+        lab.ask_with("POST", "/v1/login", "origin: http://evil.example\r\n", json!({ "token": "s3cret-token" })).await;
     assert_eq!(foreign.refused().0, 403);
     let login = lab.ask("POST", "/v1/login", json!({ "token": "s3cret-token" })).await;
     let cookie = login.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains("s3cret"), "{cookie}");
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains("s3cret"),
+        "{cookie}"
+    );
     let cookie = cookie.split(';').next().unwrap();
-    assert_eq!(lab.ask_with("GET", "/v1/sessions", &format!("cookie: a=b; {cookie}\r\n"), Value::Null).await.status, 200);
+    assert_eq!(
+        lab.ask_with("GET", "/v1/sessions", &format!("cookie: a=b; {cookie}\r\n"), Value::Null).await.status,
+        200
+    );
     let logout = lab.ask("POST", "/v1/logout", Value::Null).await;
     assert!(logout.head.contains("Max-Age=0"), "{logout:?}");
     lab.end().await;
@@ -94,17 +117,23 @@ async fn bodies_and_headers_have_bounds_in_bytes_and_time() {
         (post(json, b"{\"text\":\"\xff\"}"), (400, "malformed")),
         (post(json, "[".repeat(900).as_bytes()), (422, "invalid")),
         (post(json, format!("{{\"parts\":{}", "[".repeat(900)).as_bytes()), (422, "invalid")),
-        (post(json, format!("{{\"parts\":[{{\"type\":\"text\",\"text\":\"\",\"x\":{}", "[".repeat(900)).as_bytes()), (400, "malformed")),
+        (
+            post(json, format!("{{\"parts\":[{{\"type\":\"text\",\"text\":\"\",\"x\":{}", "[".repeat(900)).as_bytes()),
+            (400, "malformed"),
+        ),
     ] {
         let (status, kind) = lab.raw(&body).await.refused();
         assert_eq!((status, kind.as_str()), wanted, "{}", String::from_utf8_lossy(&body));
     }
-    let endless = format!("POST /v1/sessions/s/messages HTTP/1.1\r\nhost: {at}\r\n{json}transfer-encoding: chunked\r\nconnection: close\r\n\r\n1\r\n{{\r\n");
+    let endless = format!(
+        "POST /v1/sessions/s/messages HTTP/1.1\r\nhost: {at}\r\n{json}transfer-encoding: chunked\r\nconnection: close\r\n\r\n1\r\n{{\r\n"
+    );
     assert_eq!(lab.raw(endless.as_bytes()).await.refused(), (408, "timeout".into()));
     // A header that never ends: the connection is closed.
     let slow = lab.raw(format!("GET /v1 HTTP/1.1\r\nhost: {at}\r\nx-slow: ").as_bytes()).await;
     assert!(matches!(slow.status, 0 | 408), "{slow:?}");
-    let huge = lab.raw(format!("GET /v1 HTTP/1.1\r\nhost: {at}\r\nx-huge: {}\r\n\r\n", "x".repeat(100_000)).as_bytes()).await;
+    let huge =
+        lab.raw(format!("GET /v1 HTTP/1.1\r\nhost: {at}\r\nx-huge: {}\r\n\r\n", "x".repeat(100_000)).as_bytes()).await;
     assert!(matches!(huge.status, 0 | 431), "{huge:?}");
     for path in ["/v1/sessions/%ff", "/v1/sessions/..%2f..%2fetc", "/v1/sessions/%00", "/v1/sessions//messages"] {
         let (status, _) = lab.ask("GET", path, Value::Null).await.refused();

@@ -75,12 +75,15 @@ pub struct Lab {
 /// The rules of a session of the tests.
 pub fn rules() -> Ruleset {
     let rule = |tool, action| Rule::new(tool, "*", action);
-    Ruleset::new("lab", vec![
-        rule("note", Action::Ask),
-        rule("read_all", Action::Allow),
-        rule("gate", Action::Allow),
-        rule("task", Action::Allow),
-    ])
+    Ruleset::new(
+        "lab",
+        vec![
+            rule("note", Action::Ask),
+            rule("read_all", Action::Allow),
+            rule("gate", Action::Allow),
+            rule("task", Action::Allow),
+        ],
+    )
 }
 
 /// Options under which an operator's client may choose everything.
@@ -143,7 +146,11 @@ impl Lab {
     pub async fn ask_with(&self, method: &str, path: &str, headers: &str, body: Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
-        let host = if headers.to_ascii_lowercase().contains("host:") { String::new() } else { format!("host: {}\r\n", self.at) };
+        let host = if headers.to_ascii_lowercase().contains("host:") {
+            String::new()
+        } else {
+            format!("host: {}\r\n", self.at)
+        };
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\n{host}{kind}{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"

@@ -13,7 +13,8 @@ async fn lab() -> Lab {
             if request.headers.contains_key("x-operator") {
                 return Ok(Scope::All);
             }
-            let tenant = request.headers.get("x-tenant").and_then(|name| name.to_str().ok()).ok_or(Denied::Unauthorized)?;
+            let tenant =
+                request.headers.get("x-tenant").and_then(|name| name.to_str().ok()).ok_or(Denied::Unauthorized)?;
             if tenant == "banned" {
                 return Err(Denied::Forbidden("this tenant is closed".into()));
             }
@@ -29,7 +30,8 @@ const OPERATOR: &str = "x-operator: yes\r\n";
 
 async fn with_secret(lab: &Lab) {
     for (who, id) in [(ANN, "ann-1"), (BOB, "bob-1")] {
-        let made = lab.ask_with("POST", "/v1/sessions", who, json!({ "id": id, "title": format!("title-of-{id}") })).await;
+        let made =
+            lab.ask_with("POST", "/v1/sessions", who, json!({ "id": id, "title": format!("title-of-{id}") })).await;
         assert_eq!(made.status, 201, "{made:?}");
         let mut events = lab.events(&format!("/v1/sessions/{id}/events"), who).await;
         let said = json!({ "id": format!("m-{id}"), "text": format!("secret-of-{id}") });
@@ -44,18 +46,41 @@ async fn another_tenants_session_does_not_exist_on_any_route() {
     let lab = lab().await;
     with_secret(&lab).await;
     let routes = [
-        ("GET", "", Value::Null), ("PATCH", "", json!({ "title": "mine" })), ("DELETE", "", Value::Null),
-        ("POST", "/messages", json!({ "text": "hello" })), ("GET", "/messages", Value::Null),
-        ("GET", "/queue", Value::Null), ("DELETE", "/queue", Value::Null), ("PATCH", "/queue/m", json!({ "text": "x" })),
-        ("DELETE", "/queue/m", Value::Null), ("POST", "/abort", Value::Null), ("POST", "/end", Value::Null),
-        ("POST", "/pause", Value::Null), ("POST", "/resume", Value::Null), ("POST", "/go_on", Value::Null),
-        ("POST", "/compact", Value::Null), ("POST", "/undo_compaction", Value::Null), ("POST", "/reset_loops", Value::Null),
-        ("POST", "/fork", json!({})), ("POST", "/rollback", json!({ "to": 1 })), ("POST", "/undo", Value::Null),
-        ("POST", "/redo", Value::Null), ("POST", "/command", json!({ "line": "/undo" })), ("GET", "/asks", Value::Null),
-        ("POST", "/asks/1", json!({ "grant": "once" })), ("GET", "/grants", Value::Null), ("DELETE", "/grants", Value::Null),
-        ("DELETE", "/grants/1", Value::Null), ("GET", "/budget", Value::Null), ("GET", "/tasks", Value::Null),
-        ("POST", "/tasks", json!({ "prompt": "x" })), ("GET", "/tasks/1", Value::Null), ("POST", "/tasks/1/stop", Value::Null),
-        ("GET", "/events", Value::Null), ("GET", "/events?after=0", Value::Null), ("GET", "/export", Value::Null),
+        ("GET", "", Value::Null),
+        ("PATCH", "", json!({ "title": "mine" })),
+        ("DELETE", "", Value::Null),
+        ("POST", "/messages", json!({ "text": "hello" })),
+        ("GET", "/messages", Value::Null),
+        ("GET", "/queue", Value::Null),
+        ("DELETE", "/queue", Value::Null),
+        ("PATCH", "/queue/m", json!({ "text": "x" })),
+        ("DELETE", "/queue/m", Value::Null),
+        ("POST", "/abort", Value::Null),
+        ("POST", "/end", Value::Null),
+        ("POST", "/pause", Value::Null),
+        ("POST", "/resume", Value::Null),
+        ("POST", "/go_on", Value::Null),
+        ("POST", "/compact", Value::Null),
+        ("POST", "/undo_compaction", Value::Null),
+        ("POST", "/reset_loops", Value::Null),
+        ("POST", "/fork", json!({})),
+        ("POST", "/rollback", json!({ "to": 1 })),
+        ("POST", "/undo", Value::Null),
+        ("POST", "/redo", Value::Null),
+        ("POST", "/command", json!({ "line": "/undo" })),
+        ("GET", "/asks", Value::Null),
+        ("POST", "/asks/1", json!({ "grant": "once" })),
+        ("GET", "/grants", Value::Null),
+        ("DELETE", "/grants", Value::Null),
+        ("DELETE", "/grants/1", Value::Null),
+        ("GET", "/budget", Value::Null),
+        ("GET", "/tasks", Value::Null),
+        ("POST", "/tasks", json!({ "prompt": "x" })),
+        ("GET", "/tasks/1", Value::Null),
+        ("POST", "/tasks/1/stop", Value::Null),
+        ("GET", "/events", Value::Null),
+        ("GET", "/events?after=0", Value::Null),
+        ("GET", "/export", Value::Null),
     ];
     let levers = ["", "/restart", "/stop", "/park", "/unpark", "/passivate"];
     for asleep in [false, true] {
@@ -80,7 +105,13 @@ async fn another_tenants_session_does_not_exist_on_any_route() {
     }
     let shown = lab.ask_with("GET", "/v1/sessions/bob-1", BOB, Value::Null).await.ok();
     assert_eq!(shown["title"], "title-of-bob-1");
-    assert_eq!(lab.ask_with("GET", "/v1/sessions/bob-1/messages", BOB, Value::Null).await.ok()["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        lab.ask_with("GET", "/v1/sessions/bob-1/messages", BOB, Value::Null).await.ok()["messages"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     lab.end().await;
 }
 
@@ -91,12 +122,28 @@ async fn lists_searches_and_the_tree_show_a_tenant_its_own() {
     with_secret(&lab).await;
     for id in ["ann-1", "bob-1"] {
         lab.runtime.operate().crash(id, &format!("crash-of-{id}")).unwrap();
-        lab.runtime.session(&id.parse().unwrap()).send("again", tamtam::Delivery::Queue).await.unwrap().wait().await.unwrap();
+        lab.runtime
+            .session(&id.parse().unwrap())
+            .send("again", tamtam::Delivery::Queue)
+            .await
+            .unwrap()
+            .wait()
+            .await
+            .unwrap();
     }
     lab.runtime.operate().park("bob-1").await.unwrap();
     let paths = [
-        "/v1/sessions", "/v1/sessions?label.tenant=bob", "/v1/sessions?text=bob", "/v1/search?q=secret", "/v1/search?q=bob",
-        "/v1/tree", "/v1/tree?flat=1", "/v1/tree?format=text", "/v1/crashes", "/v1/parked", "/v1",
+        "/v1/sessions",
+        "/v1/sessions?label.tenant=bob",
+        "/v1/sessions?text=bob",
+        "/v1/search?q=secret",
+        "/v1/search?q=bob",
+        "/v1/tree",
+        "/v1/tree?flat=1",
+        "/v1/tree?format=text",
+        "/v1/crashes",
+        "/v1/parked",
+        "/v1",
     ];
     for path in paths {
         let mine = lab.ask_with("GET", path, ANN, Value::Null).await;
@@ -104,7 +151,14 @@ async fn lists_searches_and_the_tree_show_a_tenant_its_own() {
         assert!(!mine.body.contains("bob-1"), "{path}: {mine:?}");
         assert!(!mine.body.contains("\"runtime\""), "{path}: {mine:?}");
     }
-    for (path, wanted) in [("/v1/sessions", "ann-1"), ("/v1/search?q=secret", "ann-1"), ("/v1/tree", "ann-1"), ("/v1/tree?flat=1", "ann-1"), ("/v1/tree?format=text", "ann-1"), ("/v1/crashes", "crash-of-ann-1")] {
+    for (path, wanted) in [
+        ("/v1/sessions", "ann-1"),
+        ("/v1/search?q=secret", "ann-1"),
+        ("/v1/tree", "ann-1"),
+        ("/v1/tree?flat=1", "ann-1"),
+        ("/v1/tree?format=text", "ann-1"),
+        ("/v1/crashes", "crash-of-ann-1"),
+    ] {
         let mine = lab.ask_with("GET", path, ANN, Value::Null).await;
         assert!(mine.body.contains(wanted), "{path}: {mine:?}");
         let all = lab.ask_with("GET", path, OPERATOR, Value::Null).await;
@@ -134,7 +188,8 @@ async fn lists_searches_and_the_tree_show_a_tenant_its_own() {
 async fn a_tenant_makes_only_what_is_its_own() {
     let lab = lab().await;
     with_secret(&lab).await;
-    let taken = lab.ask_with("POST", "/v1/sessions", ANN, json!({ "id": "bob-1", "prompt": { "text": "hello" } })).await;
+    let taken =
+        lab.ask_with("POST", "/v1/sessions", ANN, json!({ "id": "bob-1", "prompt": { "text": "hello" } })).await;
     assert_eq!(taken.refused(), (409, "exists".into()));
     let other = lab.ask_with("POST", "/v1/sessions", ANN, json!({ "labels": { "tenant": "bob" } })).await;
     assert_eq!(other.refused(), (403, "forbidden".into()));
@@ -159,7 +214,10 @@ async fn a_tenant_makes_only_what_is_its_own() {
     for (method, path) in [("POST", "/v1/drain"), ("GET", "/v1/count")] {
         assert_eq!(lab.ask_with(method, path, ANN, Value::Null).await.refused(), (403, "forbidden".into()), "{path}");
     }
-    assert_eq!(lab.ask_with("GET", "/v1/sessions", "x-tenant: banned\r\n", Value::Null).await.refused(), (403, "forbidden".into()));
+    assert_eq!(
+        lab.ask_with("GET", "/v1/sessions", "x-tenant: banned\r\n", Value::Null).await.refused(),
+        (403, "forbidden".into())
+    );
     assert_eq!(lab.ask("GET", "/v1/sessions", Value::Null).await.refused(), (401, "unauthorized".into()));
     // An operator moves a session to another tenant: the one loses it, the other has it, at once.
     lab.ask_with("PATCH", "/v1/sessions/ann-1", OPERATOR, json!({ "labels": { "tenant": "bob" } })).await.ok();

@@ -29,14 +29,18 @@ impl Folded {
 
 /// Moments are worked out from durations, so they may differ by a few milliseconds.
 fn without_moments(nodes: impl IntoIterator<Item = Value>) -> BTreeMap<u64, Value> {
-    nodes.into_iter().map(|mut node| {
-        let fields = node.as_object_mut().unwrap();
-        for moment in ["doing_since", "busy_since", "busy_with", "last_exit_at", "reading", "handled", "queue_peak"] {
-            fields.remove(moment);
-        }
-        assert!(!fields.contains_key("children") && !fields.contains_key("age_ms"), "{fields:?}");
-        (node["key"].as_u64().unwrap(), node)
-    }).collect()
+    nodes
+        .into_iter()
+        .map(|mut node| {
+            let fields = node.as_object_mut().unwrap();
+            for moment in ["doing_since", "busy_since", "busy_with", "last_exit_at", "reading", "handled", "queue_peak"]
+            {
+                fields.remove(moment);
+            }
+            assert!(!fields.contains_key("children") && !fields.contains_key("age_ms"), "{fields:?}");
+            (node["key"].as_u64().unwrap(), node)
+        })
+        .collect()
 }
 
 /// Kills, parks, restarts, ends: what the stream told folds to the tree that is asked for at the end.
