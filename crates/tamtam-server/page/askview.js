@@ -15,7 +15,7 @@ function offers(ask, answer) {
   const scope = h('select', { 'aria-label': 'Where “always” holds' }, SCOPES.map(([value, words]) => h('option', { value }, words)));
   return h('fieldset', null, h('legend', null, 'Always allow ', scope), ask.offers.map(({ offer, allows, rules }) => h('div', { class: 'offer' },
     button('Always', () => answer({ grant: 'always', offer, scope: scope.value }), { 'aria-label': `Always: ${allows}` }),
-    h('span', null, allows), h('code', null, (rules ?? []).map((rule) => `${rule.permission} ${rule.pattern}`).join(', ')))));
+    h('span', null, allows.split('`').map((piece, n) => (n % 2 ? h('code', null, piece) : piece))), h('code', null, (rules ?? []).map((rule) => `${rule.permission} ${rule.pattern}`).join(', ')))));
 }
 
 function budget(ask, answer) {

@@ -40,7 +40,8 @@ export function dollars(micro) {
   const usd = micro / 1e6;
   if (micro === 0) return '$0';
   if (usd >= 100) return `$${usd.toFixed(0)}`;
-  return usd >= 1 ? `$${usd.toFixed(2)}` : `$${usd.toFixed(usd >= 0.0001 ? 4 : 6)}`;
+  if (usd < 0.0001) return '<$0.0001';
+  return usd >= 1 ? `$${usd.toFixed(2)}` : `$${usd.toFixed(4)}`;
 }
 
 /** The cost of anything that has the three fields: `$0.21`; `≥ $0.21` while some requests have no price; `unknown`. */

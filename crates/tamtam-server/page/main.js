@@ -124,7 +124,12 @@ theme(THEMES.includes(localStorage.getItem('theme')) ? localStorage.getItem('the
 $('theme').addEventListener('click', () => theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]));
 $('drain').addEventListener('click', drain);
 $('find').addEventListener('input', () => tree.search($('find').value));
-$('find').addEventListener('keydown', (event) => { if (event.key === 'ArrowDown') { $('grid').focus(); event.preventDefault(); } });
+$('find').addEventListener('keydown', (event) => {
+  const { value } = $('find');
+  if (event.key === 'ArrowDown') { $('grid').focus(); event.preventDefault(); }
+  // A session that sleeps is not in the tree; its id opens it.
+  else if (event.key === 'Enter' && value.trim()) location.hash = tree.hit() ? address(tree.hit()) : `#/session/${encodeURIComponent(value.trim())}`;
+});
 $('fold').addEventListener('click', () => {
   const all = $('fold').textContent === 'Fold all';
   tree.foldAll(all);

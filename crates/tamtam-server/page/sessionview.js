@@ -32,7 +32,8 @@ export class SessionView {
       pane('actor', h('div', { class: 'scroll' }, this.actor.root))];
     this.title = h('h2');
     this.facts = h('p', { class: 'figures' });
-    this.why = h('p', { class: 'why', hidden: true });
+    this.because = h('span');
+    this.why = h('p', { class: 'why', hidden: true }, this.because, ' ', button('See the report', () => this.show('actor'), { class: 'plain' }));
     this.link = h('span', { class: 'receipt', role: 'status' });
     this.root = h('div', { class: 'session' }, h('div', { class: 'top' }, h('a', { href: '#/', class: 'back' }, '← Tree'), this.title, this.link, this.facts, this.why,
       h('div', { role: 'tablist', 'aria-label': 'Parts of the session' }, this.tabs)), this.panes);
@@ -109,7 +110,13 @@ export class SessionView {
     this.more.hidden = !this.cursor;
     this.composer.draw(this.talk.waiting);
     this.composer.running(Boolean(this.talk.turn));
-    for (const [key, box] of this.asks) if (!this.talk.asks.has(key)) { box.remove(); this.asks.delete(key); }
+    for (const [key, box] of this.asks) {
+      if (this.talk.asks.has(key)) continue;
+      const focused = box.contains(document.activeElement) || document.activeElement === document.body;
+      box.remove();
+      this.asks.delete(key);
+      if (focused) this.composer.text.focus({ preventScroll: true });
+    }
     for (const [key, ask] of this.talk.asks) {
       if (this.asks.has(key)) continue;
       const box = askView(this.id, ask);
@@ -149,7 +156,7 @@ export class SessionView {
     say(this.facts, [does.text && `${does.text} · ${since(does.at, now)}`, about?.agent, this.talk.turn?.model ?? about?.model, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`,
       node && cost(node), ...left, this.talk.context && `context ${Math.round((100 * this.talk.context[0]) / this.talk.context[1])} %`].filter(Boolean).join(' · '));
     this.why.hidden = !node?.last_exit;
-    if (node?.last_exit) say(this.why, `Last ${node.restarts ? 'restart' : 'end'}: ${lastExit(node, now)}`);
+    if (node?.last_exit) say(this.because, `The actor ${lastExit(node, now)}`);
   }
 
   drawTasks() {

@@ -50,7 +50,8 @@ export function older(talk, messages) {
 /** The state as it was asked for: the session's `now`, its queue, its asks and its tasks. */
 export function begin(talk, { now, waiting = [], asks = [], tasks = [] }) {
   const turn = now?.turn ? { seq: now.turn, step: now.step ?? 0 } : null;
-  return { ...talk, turn, phase: phaseOf(now), spent: now?.spent ?? null, left: now?.left ?? null, ended: now?.ended ?? null,
+  const items = asks.reduce((all, ask) => (ask.call ? patchCall({ items: all }, { call: ask.call }, { state: 'asking', ask: ask.ask }).items : all), talk.items);
+  return { ...talk, items, turn, phase: phaseOf(now), spent: now?.spent ?? null, left: now?.left ?? null, ended: now?.ended ?? null,
     waiting: waiting.map(({ seq, message, delivery }) => ({ id: message.id, text: textOf(message), delivery, stage: 'accepted', seq,
       accepted: message.time?.created })),
     asks: new Map(asks.map((ask) => [ask.ask, ask])), tasks: new Map(tasks.map((task) => [task.ticket, task])) };

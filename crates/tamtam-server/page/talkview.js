@@ -46,7 +46,7 @@ function callItem(item, open) {
   const [word, tone] = stateOf(item);
   const lines = change(item);
   const time = item.ended && item.started ? duration(item.ended - item.started) : item.started ? clock(item.started) : '';
-  const start = open ?? (lines !== null || !['completed', 'skipped', 'writing'].includes(item.state));
+  const start = open ?? (item.state === 'completed' ? lines !== null : !['skipped', 'writing', 'pending'].includes(item.state));
   return h('details', { class: `item call tone-edge-${tone}`, open: start },
     h('summary', null, h('b', null, item.name), h('code', null, gist(item.input)), chip(word, tone), h('span', { class: 'time' }, time)),
     lines ? diff(lines) : input(item),

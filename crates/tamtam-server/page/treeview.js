@@ -27,6 +27,12 @@ export class TreeView {
     this.arrange();
   }
 
+  /** The first row that is itself what is searched for, not just above it. */
+  hit() {
+    const words = this.find.trim().toLowerCase();
+    return this.rows.find(({ node }) => node && `${node.id} ${node.title ?? ''}`.toLowerCase().includes(words))?.node;
+  }
+
   /** Folds everything below the first level, or unfolds all. */
   foldAll(all) {
     this.folded = new Set(all ? [...this.shape.nodes.values()].filter((node) => this.shape.children.has(node.key) && this.shape.nodes.has(node.parent))
@@ -47,6 +53,7 @@ export class TreeView {
 
   measure() {
     this.height = parseFloat(getComputedStyle(this.grid).getPropertyValue('--row')) || 28;
+    this.narrow = this.grid.clientWidth < 780;
     this.list.style.height = `${this.rows.length * this.height}px`;
     this.paint();
   }
@@ -68,6 +75,7 @@ export class TreeView {
       const at = from + n;
       slot.row.hidden = at >= to;
       if (at < to) this.fill(slot, this.rows[at], at, now);
+      else slot.row.removeAttribute('id'); // a row that is not drawn must not share its name with one that is
     });
     if (this.at() >= 0) this.grid.setAttribute('aria-activedescendant', this.active);
     else this.grid.removeAttribute('aria-activedescendant');
@@ -122,10 +130,14 @@ export class TreeView {
     const folded = row.open === false;
     const does = doing(node);
     const age = since(does.at, now);
-    const what = (row.needs && needs) || does.text || (node.status === 'running' ? 'up' : '');
-    say(slot.doing, [folded ? `${sum.below} below${sum.needs ? `, ${sum.needs} need a person` : ''}` : '', [what, age].filter(Boolean).join(' · ')].filter(Boolean).join(' · '));
+    const what = [(row.needs && needs) || does.text || (node.status === 'running' ? 'up' : ''), age].filter(Boolean).join(' · ');
+    const below = folded && `${sum.below.toLocaleString('en-US')} below${sum.needs ? `, ${sum.needs} need a person` : ''}`;
+    const exit = lastExit(node, now);
+    // Where the column of the last restart has no room, its words join what the node does; in front of it while they are news.
+    const news = this.narrow && exit && now - (node.last_exit_at ?? 0) < 60_000;
+    say(slot.doing, [below, news && exit, what, this.narrow && !news && exit].filter(Boolean).join(' · '));
     slot.doing.title = slot.doing.textContent;
-    say(slot.exit, lastExit(node, now));
+    say(slot.exit, exit);
     slot.exit.title = slot.exit.textContent;
     const queue = folded ? sum.queue : node.queue;
     say(slot.queue, queue ? String(queue) : '');
@@ -181,7 +193,7 @@ export class TreeView {
 
 /** Why a node last restarted or ended, and how often it did. */
 export function lastExit(node, now) {
-  const times = node.restarts ? `${node.restarts}× ` : '';
-  if (!node.last_exit) return times.trim();
-  return `${times}${reason(node.last_exit)} · ${since(node.last_exit_at, now)} ago`;
+  const times = node.restarts ? `restarted ${node.restarts}×` : 'ended';
+  if (!node.last_exit) return node.restarts ? times : '';
+  return `${times}, ${since(node.last_exit_at, now)} ago: ${reason(node.last_exit)}`;
 }

@@ -11,7 +11,7 @@ test('a duration has at most two units', () => {
 });
 
 test('money is shown in dollars, and an unknown price is never shown as nothing', () => {
-  const cases = [[{ cost: 0 }, '$0'], [{ cost: 7 }, '$0.000007'], [{ cost: 2314 }, '$0.0023'], [{ cost: 1_250_000 }, '$1.25'],
+  const cases = [[{ cost: 0 }, '$0'], [{ cost: 7 }, '<$0.0001'], [{ cost: 2314 }, '$0.0023'], [{ cost: 1_250_000 }, '$1.25'],
     [{ cost: 250_000_000 }, '$250'], [{ unpriced: 3 }, 'unknown'], [{ unpriced: 1, cost_at_least: 500_000 }, '≥ $0.5000'], [{}, '']];
   for (const [figures, words] of cases) assert.equal(format.cost(figures), words);
   assert.equal(format.cost(undefined), '');
