@@ -42,8 +42,8 @@ function factsOf(node, now) {
 export class ActorView {
   constructor(name, id) {
     Object.assign(this, { name, id, facts: h('dl', { class: 'facts' }), levers: h('div'), crashes: h('div'), trace: h('div') });
-    this.root = h('div', { class: 'actor' }, this.facts, h('h3', null, 'Levers'), this.levers, h('h3', null, 'Crash reports'), this.crashes,
-      h('h3', null, 'Last events'), this.trace, button('Read again', () => this.load()));
+    this.root = h('div', { class: 'actor' }, h('h3', null, 'Crash reports'), this.crashes, h('h3', null, 'As it is now'), this.facts,
+      h('h3', null, 'Levers'), this.levers, h('h3', null, 'Last events'), this.trace, button('Read again', () => this.load()));
   }
 
   draw(node) {

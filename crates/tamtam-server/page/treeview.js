@@ -84,10 +84,11 @@ export class TreeView {
   slot() {
     const cell = (name) => h('span', { role: 'gridcell', class: name });
     const slot = { twist: h('span', { class: 'twist', 'aria-hidden': 'true' }), id: h('span', { class: 'id' }), kind: h('span', { class: 'kind' }),
-      word: h('span', null), name: cell('name'), state: cell('state'), doing: cell('doing'), exit: cell('exit'), queue: cell('number queue'),
+      word: h('span', null), what: h('span', { class: 'what' }), age: h('span', { class: 'age' }), name: cell('name'), state: cell('state'), doing: cell('doing'), exit: cell('exit'), queue: cell('number queue'),
       tokens: cell('number tokens'), cost: cell('number cost') };
     slot.name.append(slot.twist, slot.id, slot.kind);
     slot.state.append(slot.word);
+    slot.doing.append(slot.what, slot.age);
     slot.row = h('div', { role: 'row' }, slot.name, slot.state, slot.doing, slot.exit, slot.queue, slot.tokens, slot.cost);
     this.list.append(slot.row);
     return slot;
@@ -108,7 +109,7 @@ export class TreeView {
     if (row.head) {
       slot.row.removeAttribute('id');
       set('aria-selected', undefined);
-      for (const name of ['kind', 'word', 'doing', 'exit', 'queue', 'tokens', 'cost', 'twist']) say(slot[name], '');
+      for (const name of ['kind', 'word', 'what', 'age', 'exit', 'queue', 'tokens', 'cost', 'twist']) say(slot[name], '');
       slot.word.className = '';
       slot.name.style.paddingInlineStart = '';
       say(slot.id, `${row.head} (${row.count.toLocaleString('en-US')})`);
@@ -130,13 +131,14 @@ export class TreeView {
     const folded = row.open === false;
     const does = doing(node);
     const age = since(does.at, now);
-    const what = [(row.needs && needs) || does.text || (node.status === 'running' ? 'up' : ''), age].filter(Boolean).join(' · ');
+    const what = (row.needs && needs) || does.text || (node.status === 'running' ? 'up' : '');
     const below = folded && `${sum.below.toLocaleString('en-US')} below${sum.needs ? `, ${sum.needs} need a person` : ''}`;
     const exit = lastExit(node, now);
     // Where the column of the last restart has no room, its words join what the node does; in front of it while they are news.
     const news = this.narrow && exit && now - (node.last_exit_at ?? 0) < 60_000;
-    say(slot.doing, [below, news && exit, what, this.narrow && !news && exit].filter(Boolean).join(' · '));
-    slot.doing.title = slot.doing.textContent;
+    say(slot.what, [below, news && exit, what, this.narrow && !news && exit].filter(Boolean).join(' · '));
+    say(slot.age, age);
+    slot.doing.title = `${slot.what.textContent} · ${age}`;
     say(slot.exit, exit);
     slot.exit.title = slot.exit.textContent;
     const queue = folded ? sum.queue : node.queue;

@@ -1,5 +1,5 @@
 // The page in a real browser, against a server that runs already:
-//   node run.mjs ADDRESS [--shots DIR] [--session ID] [--mock]
+//   node run.mjs ADDRESS [--shots DIR] [--session ID] [--token T] [--mock]
 // The server plays `script.json`, in a workspace whose `greet.sh` says `echo Helo`, and asks before `edit`. The run watches a session,
 // answers its ask, steers it, crashes its actor, reads why, and restarts it. With `--mock` it also makes the server go away, and
 // expects 10,000 sessions in the tree. Chromium is the system's, else the one of `@sparticuz/chromium`.
@@ -10,8 +10,8 @@ import { parseArgs } from 'node:util';
 import { chromium as browserOf } from 'playwright-core';
 
 const { positionals: [address], values: options } = parseArgs({ allowPositionals: true,
-  options: { shots: { type: 'string' }, session: { type: 'string', default: `watched-${process.pid}` }, mock: { type: 'boolean', default: false } } });
-if (!address) { console.error('usage: node run.mjs ADDRESS [--shots DIR] [--session ID] [--mock]'); process.exit(2); }
+  options: { shots: { type: 'string' }, session: { type: 'string', default: `watched-${process.pid}` }, token: { type: 'string' }, mock: { type: 'boolean', default: false } } });
+if (!address) { console.error('usage: node run.mjs ADDRESS [--shots DIR] [--session ID] [--token T] [--mock]'); process.exit(2); }
 const ID = options.session;
 const CRASH = 'the glitch of the browser test';
 
@@ -23,7 +23,8 @@ async function launch() {
 }
 
 async function api(method, path, body) {
-  const response = await fetch(`${address}${path}`, { method, headers: { 'content-type': 'application/json' }, body: body && JSON.stringify(body) });
+  const headers = { 'content-type': 'application/json', ...(options.token && { authorization: `Bearer ${options.token}` }) };
+  const response = await fetch(`${address}${path}`, { method, headers, body: body && JSON.stringify(body) });
   const text = await response.text();
   assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
   return text ? JSON.parse(text) : null;
@@ -62,6 +63,20 @@ async function shot(name) {
 const row = (id) => page.locator(`#rows > [role=row]:not([hidden]):has(.id:text-is("${id}"))`);
 const text = (selector) => page.locator(selector).innerText();
 const items = page.locator('.items');
+
+if (options.token) {
+  await step('a server with a token asks for it, and a wrong one gets no further', async () => {
+    await page.goto(`${address}/`);
+    const dialog = page.getByRole('dialog', { name: 'Token' });
+    await dialog.locator('input').fill('wrong');
+    await page.keyboard.press('Enter');
+    await dialog.getByText('This token is not right.').waitFor();
+    assert.equal(await page.locator('#rows > *').count(), 0);
+    await dialog.locator('input').fill(options.token);
+    await page.keyboard.press('Enter');
+    await dialog.waitFor({ state: 'detached' });
+  });
+}
 
 await step('the page opens and shows the supervision tree', async () => {
   await page.goto(`${address}/`);
