@@ -60,6 +60,7 @@ impl From<Denied> for Problem {
         match denied {
             Denied::Unauthorized => Problem::unauthorized(),
             Denied::Forbidden(why) => Problem::forbidden(why),
+            Denied::Invalid(why) => Problem::invalid(why),
         }
     }
 }

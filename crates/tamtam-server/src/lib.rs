@@ -118,6 +118,7 @@ fn v1() -> Router<App> {
         .route("/count", get(operator::count))
         .route("/drain", post(operator::drain))
         .route("/actors/{name}", get(operator::inspect))
+        .route("/actors/{name}/crash", post(operator::crash))
         .route("/actors/{name}/restart", post(operator::restart))
         .route("/actors/{name}/stop", post(operator::stop))
         .route("/actors/{name}/park", post(operator::park))

@@ -2,6 +2,7 @@
 
 use axum::{
     Json,
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -9,13 +10,16 @@ use serde_json::{Value, json};
 use tamtam::{Delivery, Message, MessageId, Session, session::MessageCursor};
 
 use crate::{
-    app::{Named, Params, Said, Seen},
+    app::{App, Named, Params, Said, Seen},
     problem::{Answered, Problem},
     wire::NewMessage,
 };
 
 /// The messages of a page, if the client does not say.
 const PAGE: usize = 50;
+
+/// How often a page is read again because the session went on meanwhile.
+const LOOKS: usize = 3;
 
 /// Sends a message, and returns its receipt: then it is on the tape.
 pub(crate) async fn send(session: &Session, new: &NewMessage, message: Message, delivery: Delivery) -> Answered<Value> {
@@ -33,13 +37,34 @@ pub(crate) async fn post(Seen(session): Seen, Said(new): Said<NewMessage>) -> An
     Ok((StatusCode::ACCEPTED, Json(receipt)).into_response())
 }
 
-pub(crate) async fn page(Seen(session): Seen, mut params: Params) -> Answered<Json<Value>> {
+pub(crate) async fn page(State(app): State<App>, Seen(session): Seen, mut params: Params) -> Answered<Json<Value>> {
     let limit = params.parse("limit")?.unwrap_or(PAGE);
     let before = params.take("before").map(|cursor| cursor_of(&cursor)).transpose()?;
     params.end()?;
-    let page = session.messages_before(before, limit).await?;
+    // The entry up to which the page is complete. While entries come one behind the other, the page may show more than that.
+    let mut seq = last_entry(&app, &session).await?;
+    let mut page = session.messages_before(before, limit).await?;
+    for _ in 0..LOOKS {
+        let now = last_entry(&app, &session).await?;
+        if now == seq {
+            break;
+        }
+        seq = now;
+        page = session.messages_before(before, limit).await?;
+    }
     let next = page.next.map(|next| format!("{}.{}", next.entry, next.nth));
-    Ok(Json(json!({ "messages": page.messages, "next": next })))
+    Ok(Json(json!({ "messages": page.messages, "next": next, "seq": seq })))
+}
+
+/// The last entry of a session's tape. Wakes nothing.
+async fn last_entry(app: &App, session: &Session) -> Answered<tamtam::Seq> {
+    if app.is_awake(session.id())
+        && let Ok(state) = session.state().await
+    {
+        return Ok(state.seq);
+    }
+    let listed = app.find(session.id()).await?;
+    Ok(listed.ok_or_else(|| Problem::not_found(format!("there is no session {}", session.id())))?.seq)
 }
 
 fn cursor_of(cursor: &str) -> Answered<MessageCursor> {

@@ -155,6 +155,7 @@ pub(crate) async fn inspect(
     let target = target(&app, &scope, &name).await?;
     let found = app.runtime.inspect(&target).ok_or_else(|| Problem::not_found(format!("no node is called {name}")))?;
     let mut shown = json!(found);
+    shown["crashes"] = found.crashes.iter().map(with_path).collect();
     if scope != Scope::All {
         let own = app.seen(&scope, &found.node.id).await?.id().clone();
         // Children with other labels are not the tenant's.
@@ -180,17 +181,42 @@ macro_rules! levers {
 
 levers!(restart, stop, park, unpark, passivate);
 
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Words {
+    words: Option<String>,
+}
+
+/// A drill: the session's actor panics, as by a bug.
+pub(crate) async fn crash(
+    State(app): State<App>,
+    Granted(scope): Granted,
+    Named(name): Named,
+    Said(given): Said<Words>,
+) -> Answered<StatusCode> {
+    if !app.options.drills {
+        return Err(Problem::forbidden("this server has no drills"));
+    }
+    let target = target(&app, &scope, &name).await?;
+    app.runtime.operate().crash(&target, given.words.as_deref().unwrap_or("a drill"))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 pub(crate) async fn crashes(State(app): State<App>, Granted(scope): Granted) -> Answered<Json<Value>> {
     let mut shown = Vec::new();
     for crash in app.runtime.crashes() {
         if is_own(&app, &scope, &crash).await? {
-            let path = crash.path();
-            let mut crash = json!(crash);
-            crash["path"] = json!(path);
-            shown.push(crash);
+            shown.push(with_path(&crash));
         }
     }
     Ok(Json(json!({ "crashes": shown })))
+}
+
+/// A report with the path of the node that it is about.
+fn with_path(crash: &CrashReport) -> Value {
+    let mut shown = json!(crash);
+    shown["path"] = json!(crash.path());
+    shown
 }
 
 async fn is_own(app: &App, scope: &Scope, crash: &CrashReport) -> Answered<bool> {

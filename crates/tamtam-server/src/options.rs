@@ -19,7 +19,7 @@ pub enum Scope {
     Labels(Labels),
 }
 
-/// Why a request is refused by [`ServerOptions::authorize`].
+/// Why a request is refused by [`ServerOptions::authorize`] or [`ServerOptions::new_session`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Denied {
@@ -27,6 +27,8 @@ pub enum Denied {
     Unauthorized,
     /// Who asks may not: 403, with this sentence.
     Forbidden(String),
+    /// What is asked for cannot be, whoever asks: 422, with this sentence.
+    Invalid(String),
 }
 
 /// What is known of a request before it is read.
@@ -90,6 +92,8 @@ pub struct ServerOptions {
     pub(crate) authorize: Option<Arc<Authorize>>,
     pub(crate) new_session: Arc<MakeOptions>,
     pub(crate) models: Vec<String>,
+    /// Whether clients may crash a session's actor on purpose (`POST /v1/actors/{id}/crash`): not by default.
+    pub drills: bool,
     /// The most bytes of a request's body: 1 MiB.
     pub body_bytes_max: usize,
     /// How long a body may take to come: 30 s.
@@ -123,6 +127,7 @@ impl Default for ServerOptions {
             authorize: None,
             new_session: Arc::new(|_, _| Err(Denied::Forbidden("this server makes no sessions".into()))),
             models: Vec::new(),
+            drills: false,
             body_bytes_max: 1 << 20,
             body_time_max: Duration::from_secs(30),
             header_time_max: Duration::from_secs(10),
