@@ -113,6 +113,10 @@ impl Watching {
                     self.is_over = true;
                     return Some(draining());
                 }
+                _ = self.app.runtime.ended() => {
+                    self.is_over = true;
+                    return Some(named("ended", &json!({ "why": "the runtime is down" })));
+                }
                 changed = self.samples.changed() => changed.ok()?,
             }
             let sample = self.samples.borrow_and_update().clone();

@@ -157,7 +157,7 @@ impl ServerOptions {
         })
     }
 
-    /// A token that every request but those for the page and for health must have. See `docs/OPERATIONS.md` for how it is sent.
+    /// A token that every request but those for the page and for health must have. `docs/HTTP.md` says how it is sent.
     #[must_use]
     pub fn token(mut self, token: impl AsRef<str>) -> ServerOptions {
         self.token = Some(Secret::of(token.as_ref()));

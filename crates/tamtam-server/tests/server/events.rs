@@ -131,8 +131,8 @@ async fn deltas_have_no_id_line_and_can_be_left_out() {
     lab.end().await;
 }
 
-/// Turns of two megabytes of events: more than the ring of 32 MiB and the sockets hold together.
-const TURNS: usize = 24;
+/// Turns of three and a half megabytes of events: more than the ring of 32 MiB and the sockets hold together.
+const TURNS: usize = 14;
 
 /// A client that reads nothing for a while is told once how much it missed, and is cut. It comes again and misses nothing durable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,7 +147,7 @@ async fn a_slow_client_is_told_once_that_it_lagged_and_is_cut() {
     let mut brisk = lab.events("/v1/sessions/s/events?deltas=0", "").await;
     let mut turns = 0;
     while turns < TURNS {
-        lab.post("/v1/sessions/s/messages", json!({ "text": format!("{turns} {}", "x".repeat(500_000)) })).await;
+        lab.post("/v1/sessions/s/messages", json!({ "text": format!("{turns} {}", "x".repeat(900_000)) })).await;
         brisk.until("turn_finished").await;
         turns += 1;
     }
@@ -215,6 +215,41 @@ async fn the_stream_of_a_deleted_session_ends() {
     for path in ["/v1/sessions/s/events", "/v1/sessions/s/events?after=0"] {
         let refused = lab.try_events(path, "").await.err().unwrap();
         assert_eq!(refused.refused(), (404, "not_found".into()));
+    }
+    lab.end().await;
+}
+
+/// A client that reads nothing for too long is cut although nothing tells the server that it is gone: its place is free again.
+#[tokio::test]
+async fn a_client_that_stalls_is_cut() {
+    let lab = Lab::with(|mut options| {
+        (options.subscribers_max, options.stall_time_max) = (1, Duration::from_millis(50));
+        options
+    })
+    .await;
+    lab.session("s").await;
+    let stalled = lab.events("/v1/sessions/s/events", "").await;
+    let mut others = None;
+    while others.is_none() {
+        lab.post("/v1/sessions/s/messages", json!({ "text": "x".repeat(900_000) })).await;
+        lab.runtime.session(&"s".parse().unwrap()).wait().await.unwrap();
+        others = lab.try_events("/v1/sessions/s/events", "").await.ok();
+    }
+    drop(stalled);
+    lab.end().await;
+}
+
+/// A host that serves the router by itself and ends its runtime: every stream ends, so that its server can.
+#[tokio::test]
+async fn streams_end_with_the_runtime() {
+    let lab = Lab::new().await;
+    lab.session("s").await;
+    let mut events = lab.events("/v1/sessions/s/events", "").await;
+    let mut tree = lab.events("/v1/tree/events", "").await;
+    assert!(lab.runtime.shutdown().await.is_empty());
+    for stream in [&mut events, &mut tree] {
+        stream.until("ended").await;
+        assert_eq!(stream.next().await, None);
     }
     lab.end().await;
 }

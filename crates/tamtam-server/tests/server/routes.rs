@@ -19,6 +19,7 @@ async fn a_session_is_made_with_its_first_message_by_one_post() {
     let again = lab.ask("POST", "/v1/sessions", json!({ "id": "s1", "prompt": { "id": "m1", "text": "hello" } })).await;
     assert_eq!((again.status, &again.json()["receipt"]["seq"]), (200, &made["receipt"]["seq"]));
     let page = lab.get("/v1/sessions/s1/messages?limit=1").await;
+    assert_eq!(page["seq"], lab.get("/v1/sessions/s1").await["seq"]);
     assert_eq!((page["messages"].as_array().unwrap().len(), &page["messages"][0]["role"]), (1, &json!("assistant")));
     let next = page["next"].as_str().unwrap();
     let page = lab.get(&format!("/v1/sessions/s1/messages?before={next}")).await;
@@ -212,7 +213,12 @@ async fn tasks_are_given_seen_and_stopped() {
 /// What is of the whole runtime.
 #[tokio::test]
 async fn the_runtime_is_looked_at_and_its_levers_pulled() {
-    let lab = Lab::with(|options| options.models(["scripted/script"])).await;
+    let lab = Lab::with(|options| {
+        let mut options = options.models(["scripted/script"]);
+        options.drills = true;
+        options
+    })
+    .await;
     lab.session("s").await;
     lab.say("s", "hello").await;
     assert_eq!(lab.get("/healthz").await, json!({ "status": "ok" }));
@@ -247,10 +253,13 @@ async fn the_runtime_is_looked_at_and_its_levers_pulled() {
     assert_eq!(lab.ask("POST", "/v1/actors/runtime/stop", Value::Null).await.refused(), (422, "invalid".into()));
     assert_eq!(lab.get("/v1/crashes").await, json!({ "crashes": [] }));
     lab.say("s", "still here").await;
-    lab.runtime.operate().crash("s", "a drill").unwrap();
+    let drill = json!({ "words": "the words of the drill" });
+    assert_eq!(lab.ask("POST", "/v1/actors/s/crash", drill).await.status, 204);
     lab.say("s", "and again").await;
     let crashes = lab.get("/v1/crashes").await["crashes"].clone();
     assert_eq!(crashes[0]["path"], "runtime/sessions/s", "{crashes}");
+    assert_eq!(crashes[0]["reason"]["detail"]["text"], "the words of the drill", "{crashes}");
+    assert_eq!(lab.get("/v1/actors/s").await["crashes"], crashes);
     assert_eq!(lab.post("/v1/drain", json!({ "deadline_ms": 1000 })).await, json!({ "left": [] }));
     assert_eq!(lab.ask("POST", "/v1/sessions", json!({})).await.refused(), (503, "closed".into()));
     lab.end().await;
@@ -302,6 +311,11 @@ async fn wrong_input_is_refused_with_a_typed_error() {
         let answer = lab.ask(method, path, body.clone()).await;
         assert_eq!(answer.refused(), (422, "invalid".into()), "{method} {path} {body}");
     }
+    assert_eq!(
+        lab.ask("POST", "/v1/actors/s/crash", Value::Null).await.refused(),
+        (403, "forbidden".into()),
+        "no drills"
+    );
     for (method, path) in [
         ("GET", "/v1/sessions/none"),
         ("DELETE", "/v1/sessions/none"),
