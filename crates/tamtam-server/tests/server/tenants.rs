@@ -227,6 +227,31 @@ async fn a_tenant_makes_only_what_is_its_own() {
     lab.end().await;
 }
 
+/// A budget that asks for more asks an operator: a tenant may decline, and cannot give itself more.
+#[tokio::test]
+async fn a_tenant_cannot_raise_its_budget_by_an_answer() {
+    let lab = lab().await;
+    let budget = json!({ "session": { "tokens": 1 }, "on_breach": "ask" });
+    lab.ask_with("POST", "/v1/sessions", ANN, json!({ "id": "ann-1", "budget": budget })).await.ok();
+    let mut events = lab.events("/v1/sessions/ann-1/events", ANN).await;
+    lab.ask_with("POST", "/v1/sessions/ann-1/messages", ANN, json!({ "text": "hello" })).await.ok();
+    let asked = events.until("budget").await;
+    let asks = lab.ask_with("GET", "/v1/sessions/ann-1/asks", ANN, Value::Null).await.ok()["asks"].clone();
+    assert_eq!(
+        (&asks[0]["kind"], &asks[0]["ask"], &asks[0]["breach"]["max"]),
+        (&json!("budget"), &asked["ask"], &json!(1))
+    );
+    let path = format!("/v1/sessions/ann-1/asks/{}", asked["ask"]);
+    for more in
+        [json!({ "grant": "once" }), json!({ "grant": "always" }), json!({ "grant": "raise", "by": { "tokens": 9 } })]
+    {
+        assert_eq!(lab.ask_with("POST", &path, ANN, more.clone()).await.refused(), (403, "forbidden".into()), "{more}");
+    }
+    assert_eq!(lab.ask_with("POST", &path, OPERATOR, json!({ "grant": "always" })).await.status, 204);
+    assert_eq!(events.until("turn_finished").await["outcome"], "done");
+    lab.end().await;
+}
+
 /// A session whose id is that of another node of the tree gives its tenant no lever on that node.
 #[tokio::test]
 async fn the_id_of_a_session_names_no_other_node() {

@@ -92,7 +92,9 @@ async fn a_quiet_tree_sends_nothing() {
     })
     .await;
     lab.session("s").await;
-    lab.say("s", "hello").await;
+    // A call that waits: its node says since when, and that is worked out from a duration at each sample.
+    lab.post("/v1/sessions/s/messages", json!({ "text": "gate" })).await;
+    lab.gate.entered.notified().await;
     let mut events = lab.events("/v1/tree/events", "").await;
     events.next().await.unwrap();
     // A beat comes only where nothing else came for so long: several samples were taken meanwhile.
