@@ -271,3 +271,27 @@ fn prune(mut node: Node, is_below_own: bool, is_own: &impl Fn(&SessionId) -> boo
         out.append(&mut below);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tamtam::{Runtime, model::Scripted};
+
+    /// A moment is worked out from a duration and a clock, each cut to milliseconds: a node that only grew older has not changed.
+    #[tokio::test]
+    async fn a_node_that_only_grew_older_is_the_same() {
+        let runtime = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start().await.unwrap();
+        let node = runtime.tree().roots.into_iter().next().unwrap();
+        runtime.shutdown().await;
+        let at = |doing_ms: u64, now: u64| {
+            let mut node = node.clone();
+            (node.doing_ms, node.age_ms) = (Some(doing_ms), Some(now));
+            Flat::of(node, None, Millis(now))
+        };
+        let before = at(1_000, 10_000);
+        assert!(at(3_000, 12_000).is_as(&before) && at(3_000, 12_001).is_as(&before));
+        assert!(!at(0, 12_000).is_as(&before), "it does something else since then");
+        assert_eq!(before.json(None)["doing_since"], 9_000);
+    }
+}
