@@ -105,18 +105,12 @@ fn flatten(nodes: Vec<Node>, parent: Option<u64>, now: Millis, before: &Sample, 
 }
 
 /// The newest sample, for all subscribers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Feed {
     newest: watch::Sender<Arc<Sample>>,
     /// Held while a sample is taken, so that the next one is compared with it.
     sampling: Mutex<()>,
     is_running: AtomicBool,
-}
-
-impl Default for Feed {
-    fn default() -> Feed {
-        Feed { newest: watch::Sender::default(), sampling: Mutex::default(), is_running: AtomicBool::default() }
-    }
 }
 
 impl App {
