@@ -90,6 +90,11 @@ pub mod tool;
 #[cfg(all(unix, feature = "tools"))]
 pub mod tools;
 
+// The programs of the host's page are compiled with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/HOST.md")]
+struct Host;
+
 mod actor;
 mod kernel;
 mod words;
