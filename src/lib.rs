@@ -62,6 +62,9 @@
 // root and 10 public modules; a new public name goes into a module. A room may import only rooms below it
 // (`docs/ARCHITECTURE.md`). A public struct or enum can grow and has one name and one path (`tests/it/face.rs`).
 
+// On docs.rs, items say which feature they need.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[macro_use]
 mod fault;
 #[cfg(test)]
@@ -86,6 +89,11 @@ mod task;
 pub mod tool;
 #[cfg(all(unix, feature = "tools"))]
 pub mod tools;
+
+// The programs of the host's page are compiled with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/HOST.md")]
+struct Host;
 
 mod actor;
 mod kernel;

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""What a host takes on with the crate: how many crates, and which Rust.
+"""What a host takes on with the crate: how many crates, which Rust, and how large a package.
 
     python3 tests/weight.py
 
 Counts what is linked or runs in the compiler (`cargo tree -e normal`), the crate itself among them; what only build scripts need is
-counted apart. A dependency that needs a newer Rust than `rust-version` says is named.
+counted apart. A dependency that needs a newer Rust than `rust-version` says is named. The packages are made as for a registry, without
+a network: each has the metadata that a registry asks for, what its code reads, and no tests.
 """
 
 import json
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,6 +22,8 @@ CRATES_MAX = {
     # All doors together.
     "--workspace --all-features": 300,
 }
+# A package as it is downloaded, in bytes.
+PACKAGE_MAX = 2 * 1024 * 1024
 
 
 def output(*command):
@@ -55,6 +59,44 @@ def heavy():
     return against
 
 
+def packed(metadata):
+    """What is wrong with the packages of the workspace."""
+    against = []
+    output("cargo", "package", "--workspace", "--no-verify", "--allow-dirty", "--offline", "--quiet")
+    for package in metadata["packages"]:
+        if package["id"] not in metadata["workspace_members"]:
+            continue
+        name = package["name"]
+        wanted = ["description", "license", "documentation", "keywords", "categories"]
+        against += [f"{name} has no {field}" for field in wanted if not package[field]]
+        path = Path(metadata["target_directory"], "package", f"{name}-{package['version']}.crate")
+        size = path.stat().st_size
+        print(f"the package of {name}: {size // 1024} KiB of {PACKAGE_MAX // 1024}")
+        if size > PACKAGE_MAX:
+            against.append(f"the package of {name} has {size} bytes, at most {PACKAGE_MAX} are wanted")
+        with tarfile.open(path) as files:
+            names = {file.name.split("/", 1)[1] for file in files.getmembers()}
+            tests = [file for file in names if file.startswith("tests/") or "/tests/" in file]
+            against += [f"the package of {name} has the test {file}" for file in sorted(tests)[:3]]
+            against += [f"the package of {name} lacks {file}" for file in unread(files, names)]
+    return against
+
+
+def unread(files, names):
+    """The files that code outside of tests includes, and that are not in the package."""
+    lacks = []
+    for file in files.getmembers():
+        if file.name.endswith(".rs"):
+            text = files.extractfile(file).read().decode()
+            text = text.split("#[cfg(test)]\nmod tests {")[0]
+            folder = Path(file.name.split("/", 1)[1]).parent
+            for included in re.findall(r'include_(?:str|bytes)!\("([^"]+)"\)', text):
+                at = Path("/", folder, included).resolve().relative_to("/")
+                if str(at) not in names:
+                    lacks.append(f"{at}, which {folder} includes")
+    return lacks
+
+
 def main():
     metadata = json.loads(output("cargo", "metadata", "--locked", "--format-version", "1"))
     ours = next(package["rust_version"] for package in metadata["packages"] if package["name"] == "tamtam")
@@ -66,6 +108,7 @@ def main():
         ("the_toolchain_has_the_rust_that_is_promised", [toolchain] if version(ours) > version(toolchain) else []),
         ("no_dependency_needs_a_newer_rust", newer(metadata["packages"], ours)),
         ("a_host_takes_on_few_crates", heavy()),
+        ("a_package_is_small_and_whole", packed(metadata)),
     ]
     failed = 0
     for test, against in tests:

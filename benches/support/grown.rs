@@ -17,6 +17,7 @@ use tamtam::{
 use crate::{
     counted,
     parts::{Calls, Nothing, options, runtime},
+    stepped,
 };
 
 /// The work of one look-up.
@@ -47,6 +48,7 @@ fn bound(row: &str, size: u64) -> f64 {
         "down of an old child" => 3.0,
         // Its answer has all sessions.
         "list()" => 110.0,
+        "a call of one answer" | "a step beside labels" | "a step beside listeners" | "a step beside hooks" => 1.3,
         _ => 1.5,
     }
 }
@@ -55,7 +57,7 @@ fn bound(row: &str, size: u64) -> f64 {
 type Row = (usize, &'static str);
 
 #[derive(Default)]
-struct Table {
+pub struct Table {
     /// By row, and by size.
     rows: Mutex<BTreeMap<Row, BTreeMap<u64, Cost>>>,
 }
@@ -71,7 +73,19 @@ fn read_so_far() -> (u64, u64) {
 
 impl Table {
     /// Does the look-up five times, and keeps its smallest counts: what else the process does only adds to them.
-    async fn look<T>(&self, group: usize, row: &'static str, size: u64, mut work: impl AsyncFnMut() -> T) {
+    pub async fn look<T>(&self, group: usize, row: &'static str, size: u64, work: impl AsyncFnMut() -> T) {
+        self.look_at_each(group, row, size, 1, work).await;
+    }
+
+    /// The same for work that does something so many times: counts what each costs.
+    pub async fn look_at_each<T>(
+        &self,
+        group: usize,
+        row: &'static str,
+        size: u64,
+        times: u64,
+        mut work: impl AsyncFnMut() -> T,
+    ) {
         let mut least: Option<Cost> = None;
         for _ in 0..5 {
             let (before, reading, start) = (counted::so_far().0, read_so_far(), Instant::now());
@@ -79,7 +93,12 @@ impl Table {
             let took = start.elapsed();
             let (after, read) = (counted::so_far().0, read_so_far());
             drop(answer);
-            let cost = Cost { bytes: read.0 - reading.0, reads: read.1 - reading.1, allocations: after - before, took };
+            let cost = Cost {
+                bytes: (read.0 - reading.0) / times,
+                reads: (read.1 - reading.1) / times,
+                allocations: (after - before) / times,
+                took: took / u32::try_from(times).unwrap(),
+            };
             least = Some(least.map_or(cost, |least| Cost {
                 bytes: least.bytes.min(cost.bytes),
                 reads: least.reads.min(cost.reads),
@@ -103,10 +122,12 @@ impl Table {
             let Some((size, small)) = sizes.range(from..).next() else { continue };
             for (larger, large) in sizes.range(size + 1..) {
                 let bound = bound(row, *larger);
+                // A step or a call has few of them.
+                let grain = if matches!(group, 5 | 6) { 1 } else { 256 };
                 let counts = [
                     ("bytes", small.bytes, large.bytes, 64 * 1024),
                     ("reads", small.reads, large.reads, 16),
-                    ("allocations", small.allocations, large.allocations, 256),
+                    ("allocations", small.allocations, large.allocations, grain),
                 ];
                 for (what, small, large, grain) in counts {
                     // Below the grain a count says nothing about growth. A search in a longer file reads at a few more places.
@@ -142,6 +163,15 @@ pub async fn run(wanted: &str) -> usize {
         for size in if short { vec![100, 300] } else { vec![100, 1_000, 10_000] } {
             sessions(&table, size).await;
         }
+    }
+    if is_wanted("beside") {
+        stepped::beside(&table, short).await;
+    }
+    if is_wanted("calls") {
+        stepped::calls(&table, short).await;
+    }
+    if is_wanted("tasks") {
+        stepped::tasks(&table, short).await;
     }
     table.judge()
 }

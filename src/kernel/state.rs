@@ -397,7 +397,7 @@ pub(crate) struct BatchItem {
     /// The call's ticket.
     pub(crate) ticket: Seq,
     /// The result of the call; `None` while the call is open.
-    pub(crate) result: Option<ToolResultItem>,
+    pub(crate) result: Option<Arc<ToolResultItem>>,
 }
 
 /// A turn that ended.

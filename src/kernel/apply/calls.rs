@@ -115,7 +115,7 @@ impl State {
         self.in_turn(|turn| {
             turn.loop_refused |= repeats && repeats::is_refusal(judged);
             if let Some(slot) = turn.batch.iter_mut().find(|slot| slot.ticket == ticket) {
-                slot.result = Some(item);
+                slot.result = Some(Arc::new(item));
             }
         });
         // Results are recorded as they come and rendered in call order: the batch enters the history when all its results are
@@ -125,7 +125,7 @@ impl State {
             let mut batch = Vec::new();
             self.in_turn(|turn| batch = std::mem::take(&mut turn.batch));
             for result in batch.into_iter().filter_map(|slot| slot.result) {
-                self.push(Item::Result(result));
+                self.push(Item::Result(Arc::unwrap_or_clone(result)));
             }
         }
     }

@@ -129,6 +129,13 @@ async fn what_the_next_incarnation_answers_is_in_the_state() {
         let _ = held_up.recv();
     });
     soon("the answer", session.pause()).await.unwrap();
+    // The answer may be here before the one that gave it is held up.
+    let is_held_up = async {
+        while strike.struck() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("what holds it up", is_held_up).await;
     assert_eq!((strike.struck(), runtime.crashes().len()), (2, 1), "it died, and the next one is held up");
     let state = soon("the state", session.state()).await.unwrap();
     assert!(state.paused, "it was answered and is not in the state of entry {}", state.seq);
