@@ -69,9 +69,9 @@ export class ActorView {
   }
 }
 
-/** The page of all crash reports, newest first. */
-export async function crashesView() {
+/** Fills a box with all crash reports, newest first. */
+export async function crashesView(box) {
   const { crashes } = await get('/v1/crashes');
-  return h('div', { class: 'scroll' }, h('h2', null, 'Crash reports'), h('p', { class: 'receipt' }, 'The newest 256, newest first.'),
-    crashes.length ? [...crashes].reverse().map((report, n) => crash(report, n === 0)) : h('p', null, 'Nothing has crashed.'));
+  box.replaceChildren(h('h2', null, 'Crash reports'), h('p', { class: 'receipt' }, 'The newest 256, newest first. ', button('Read again', () => crashesView(box).catch(complain), { class: 'plain' })),
+    ...(crashes.length ? [...crashes].reverse().map((report, n) => crash(report, n === 0)) : [h('p', null, 'Nothing has crashed.')]));
 }

@@ -35,7 +35,7 @@ export class SessionView {
     this.because = h('span');
     this.why = h('p', { class: 'why', hidden: true }, this.because, ' ', button('See the report', () => this.show('actor'), { class: 'plain' }));
     this.link = h('span', { class: 'receipt', role: 'status' });
-    this.root = h('div', { class: 'session' }, h('div', { class: 'top' }, h('a', { href: '#/', class: 'back' }, '← Tree'), this.title, this.link, this.facts, this.why,
+    this.root = h('div', { class: 'session', 'aria-label': `Session ${id}`, role: 'group' }, h('div', { class: 'top' }, h('a', { href: '#/', class: 'back' }, '← Tree'), this.title, this.link, this.facts, this.why,
       h('div', { role: 'tablist', 'aria-label': 'Parts of the session' }, this.tabs)), this.panes);
     this.view = new TalkView(this.list);
     this.show('talk');
@@ -153,7 +153,7 @@ export class SessionView {
     }
     const does = node ? doing(node) : {};
     const left = Object.entries(this.talk.left ?? node?.left ?? {}).map(([resource, n]) => `${amount(resource, n)} left`);
-    say(this.facts, [does.text && `${does.text} · ${since(does.at, now)}`, about?.agent, this.talk.turn?.model ?? about?.model, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`,
+    say(this.facts, [name !== this.id && this.id, does.text && `${does.text} · ${since(does.at, now)}`, about?.agent, this.talk.turn?.model ?? about?.model, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`,
       node && cost(node), ...left, this.talk.context && `context ${Math.round((100 * this.talk.context[0]) / this.talk.context[1])} %`].filter(Boolean).join(' · '));
     this.why.hidden = !node?.last_exit;
     if (node?.last_exit) say(this.because, `The actor ${lastExit(node, now)}`);

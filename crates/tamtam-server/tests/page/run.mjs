@@ -1,7 +1,7 @@
 // The page in a real browser, against a server that runs already:
 //   node run.mjs ADDRESS [--shots DIR] [--session ID] [--token T] [--mock]
-// The server plays `script.json`, in a workspace whose `greet.sh` says `echo Helo`, and asks before `edit`. The run watches a session,
-// answers its ask, steers it, crashes its actor, reads why, and restarts it. With `--mock` it also makes the server go away, and
+// The server plays `script.json` and asks before `edit`: `cargo run -p tamtam-server --example watched` is one, `mock.mjs` another. The
+// run watches a session, answers its ask, steers it, crashes its actor, reads why, and restarts it. With `--mock` it also makes the server go away, and
 // expects 10,000 sessions in the tree. Chromium is the system's, else the one of `@sparticuz/chromium`.
 
 import assert from 'node:assert/strict';
@@ -96,7 +96,7 @@ await step('a session that is made now appears in the tree; found by its name, o
     if (active && (await page.locator(`#${active} .id`).innerText()) === ID) break;
   }
   await page.keyboard.press('Enter');
-  await page.locator('.session h2', { hasText: ID }).waitFor();
+  await page.locator(`.session[aria-label="Session ${ID}"]`).waitFor();
 });
 
 await step('the conversation streams, with its thought, its calls and their results', async () => {
@@ -132,7 +132,7 @@ await step('an answer closes the ask, and the call runs', async () => {
 });
 
 await step('a message steers: its receipt goes from accepted to delivered, and the calls not yet started are skipped', async () => {
-  await items.locator('.call', { hasText: 'bash' }).filter({ hasText: 'running' }).first().waitFor();
+  await items.locator('.call', { hasText: 'check' }).filter({ hasText: 'running' }).first().waitFor();
   assert.equal(await page.locator('#steer-policy').inputValue(), 'skip_remaining', 'steering is what the box offers while a turn runs');
   await page.locator('#steer-text').fill('Stop here. Leave the other files alone.');
   await page.keyboard.press('Enter');
@@ -163,7 +163,7 @@ await step('a reload shows the same conversation', async () => {
 });
 
 await step('a crashed actor says why it was restarted; its report has the four facts', async () => {
-  await api('POST', `/v1/actors/${ID}/crash`, { words: CRASH });
+  await api('POST', `/drill/${ID}`, { words: CRASH });
   await page.locator('.why', { hasText: CRASH }).waitFor();
   await page.getByRole('tab', { name: 'Actor and crashes' }).click();
   const report = page.locator('.actor .crash[open]').first();

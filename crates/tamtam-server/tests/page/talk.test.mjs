@@ -117,6 +117,7 @@ test('a call shows what it changes before it ran, and what it changed after', ()
   assert.equal(change({ name: 'edit', input: '{"path":"a","old' }), null, 'arguments that are not whole');
   assert.equal(gist('{"n":1,"command":"ls -l\\nrm"}'), 'ls -l');
   assert.equal(gist('[1]'), '[1]');
+  assert.equal(gist('{"seconds":6}'), '{"seconds":6}', 'arguments without a text are shown as they are');
   assert.deepEqual(diffLines('--- a\n+++ b\n-x\n'), [{ kind: 'del', text: '-x' }]);
   assert.deepEqual(stateOf({ state: 'skipped' }), ['skipped', 'held']);
   assert.deepEqual(stateOf({ state: 'timeout' }), ['timeout', 'bad']);
