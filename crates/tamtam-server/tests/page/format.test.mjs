@@ -33,7 +33,7 @@ test('an end is told with its reason, and what was done about it', () => {
   assert.equal(format.decision({ kind: 'restart', after_ms: 1_500 }), 'restarted after 1 s');
   assert.equal(format.decision({ kind: 'park' }), 'parked');
   assert.equal(format.outcome({ outcome: 'step_limit', steps: 40 }), 'step limit: 40 steps');
-  assert.equal(format.outcome({ outcome: 'done', text: 'x' }), 'done');
+  assert.equal(format.outcome({ outcome: 'done', text: 'x', steps: 3 }), 'done');
 });
 
 test('texts are cut to what fits', () => {

@@ -46,6 +46,23 @@ test('a call id that a model uses twice means the newer call', () => {
   assert.deepEqual(twice.items.map((item) => [item.state, item.content]), [['completed', 'first'], ['skipped', 'second']]);
 });
 
+test('a call that is over is not begun again: the same id is another call', () => {
+  const stored = talk.older(talk.empty(), [{ id: 'a1', role: 'assistant', parts: [tool('c', 'completed', { output: 'first', time: { start: 1, end: 2 } })] }]);
+  const again = talk.fold(stored, event('call_started', { ticket: 9, call: 'c', name: 'bash', input: '{}' }));
+  assert.deepEqual(again.items.map((item) => item.state), ['completed', 'running']);
+});
+
+test('a session is taken up as it is: what waits, what asks, what runs', () => {
+  const stored = talk.older(talk.empty(), [{ id: 'a1', role: 'assistant', parts: [tool('c', 'pending'), tool('d', 'pending')] }]);
+  const ask = { ask: 9, call: 'd', name: 'bash' };
+  const taken = talk.begin(stored, { now: { turn: 3, step: 2, paused: true }, waiting: [{ seq: 5, message: message('m2', 'then this'), delivery: 'queue' }],
+    asks: [ask, { ask: 10, kind: 'budget' }], tasks: [{ ticket: 4, session: 's2' }] });
+  assert.deepEqual(taken.items.map((item) => item.state), ['pending', 'asking']);
+  assert.deepEqual([[...taken.asks.keys()], [...taken.tasks.keys()], taken.phase, taken.turn], [[9, 10], [4], 'paused', { seq: 3, step: 2 }]);
+  assert.deepEqual(taken.waiting, [{ id: 'm2', text: 'then this', delivery: 'queue', stage: 'accepted', seq: 5, accepted: 5 }]);
+  assert.deepEqual(talk.begin(talk.empty(), {}).turn, null, 'a session that sleeps');
+});
+
 test('a receipt goes from sent over accepted to delivered, in whatever order its news come', () => {
   const sent = talk.onItsWay(talk.empty(), { id: 'm1', text: 'stop', delivery: { steer: 'skip_remaining' }, stage: 'sent' });
   assert.deepEqual(sent.waiting.map(({ id, stage }) => [id, stage]), [['m1', 'sent']]);
@@ -65,7 +82,7 @@ test('a turn starts with the messages that wait, once each', () => {
     event('turn_started', { messages: ['m1'] }));
   assert.deepEqual(shown(queued), [['said', 'one']]);
   assert.equal(queued.turn.seq, 3);
-  assert.deepEqual(run(event('queued', { message: message('m1', 'one'), delivery: 'queue' }), event('withdrawn', { message: message('m1', 'one') })).waiting, []);
+  assert.deepEqual(run(event('queued', { message: message('m1', 'one'), delivery: 'queue' }), event('withdrawn', { message: 'm1' })).waiting, []);
 });
 
 test('asks are open until they are closed, and the end of a turn closes its own', () => {
