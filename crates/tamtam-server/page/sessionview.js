@@ -1,8 +1,8 @@
 // One session: what it is and does, its conversation as it streams, its asks, the box to steer with, its tasks, its actor.
 
-import { h, announce, button, chip, complain, say } from './dom.js';
+import { h, announce, button, chip, complain, confirm, say } from './dom.js';
 import { amount, cost, duration, line, since, tokens } from './format.js';
-import { follow, get, session } from './api.js';
+import { follow, get, post, session } from './api.js';
 import { ActorView } from './actorview.js';
 import { askView } from './askview.js';
 import { Composer } from './composer.js';
@@ -168,9 +168,14 @@ export class SessionView {
       const metrics = [node ? doing(node).text : task.progress?.current_tool, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`, node && cost(node),
         task.progress?.stalled && `no sign for ${duration(task.progress.idle_ms)}`].filter(Boolean).join(' · ');
       return h('li', null, h('a', { href: `#/session/${encodeURIComponent(task.session)}` }, task.session), ' ', chip(word, tone), h('p', { class: 'receipt' }, metrics),
-        task.text && h('p', { class: 'words' }, line(task.text, 400)));
+        !task.over && button('Stop this task…', () => this.stopTask(task), { class: 'plain' }), task.text && h('p', { class: 'words' }, line(task.text, 400)));
     });
     this.tasks.replaceChildren(shown.length ? h('ul', { class: 'tasks' }, shown) : h('p', { class: 'receipt' }, 'This session has given no tasks.'));
+  }
+
+  async stopTask(task) {
+    const reason = await confirm({ title: 'Stop this task?', effect: `${task.session} is stopped; this session is told so.`, act: 'Stop', reason: true, danger: true });
+    if (reason !== null) await post(session(this.id, `/tasks/${task.ticket}/stop`), reason ? { reason } : {}).catch(complain);
   }
 
   show(name) {

@@ -1,12 +1,12 @@
 // A server of the page's contract that plays `script.json`, for working on the page and for its browser test without the runtime.
-//   node mock.mjs [--port 7979] [--sessions 10000] [--token T]
+//   node mock.mjs [--port 7979] [--sessions 10000] [--token T] [--under /PATH]
 // It prints its address. It knows what the page asks for, and no more; what it plays is the shape of events, not the runtime's rules.
 
 import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 
-const { values: options } = parseArgs({ options: { port: { type: 'string', default: '7979' }, sessions: { type: 'string', default: '0' }, token: { type: 'string' } } });
+const { values: options } = parseArgs({ options: { port: { type: 'string', default: '7979' }, sessions: { type: 'string', default: '0' }, token: { type: 'string' }, under: { type: 'string', default: '' } } });
 const HERE = new URL('.', import.meta.url);
 const SCRIPT = JSON.parse(readFileSync(new URL('script.json', HERE)));
 const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -306,7 +306,8 @@ function answer(method, url, body, request, response) {
   if (url.pathname === '/' || top === 'page') {
     const file = top === 'page' ? what : 'index.html';
     try {
-      return { status: 200, type: TYPES[file.split('.').pop()], raw: readFileSync(new URL(`../../page/${file}`, HERE)) };
+      const raw = readFileSync(new URL(`../../page/${file}`, HERE));
+      return { status: 200, type: TYPES[file.split('.').pop()], raw: file === 'index.html' ? String(raw).replaceAll('="/page/', `="${options.under}/page/`) : raw };
     } catch {
       return problem(404, 'not_found', 'there is no such file');
     }
@@ -348,7 +349,7 @@ const server = createServer(async (request, response) => {
   if (Date.now() < away) { request.socket.destroy(); return; }
   let text = '';
   for await (const piece of request) text += piece;
-  const url = new URL(request.url, 'http://mock');
+  const url = new URL(request.url.startsWith(options.under) ? request.url.slice(options.under.length) || '/' : '/outside', 'http://mock');
   const made = answer(request.method, url, text ? JSON.parse(text) : {}, request, response);
   if (!made) return;
   const headers = { 'content-security-policy': CSP, 'x-content-type-options': 'nosniff' };
@@ -358,4 +359,4 @@ const server = createServer(async (request, response) => {
   response.end(made.raw ?? (made.body === undefined ? undefined : JSON.stringify(made.body)));
 });
 server.on('connection', (socket) => { sockets.add(socket); socket.on('close', () => sockets.delete(socket)); });
-server.listen(Number(options.port), '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}`));
+server.listen(Number(options.port), '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}${options.under}`));

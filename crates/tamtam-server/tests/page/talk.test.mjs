@@ -55,10 +55,10 @@ test('a call that is over is not begun again: the same id is another call', () =
 test('a session is taken up as it is: what waits, what asks, what runs', () => {
   const stored = talk.older(talk.empty(), [{ id: 'a1', role: 'assistant', parts: [tool('c', 'pending'), tool('d', 'pending')] }]);
   const ask = { ask: 9, call: 'd', name: 'bash' };
-  const taken = talk.begin(stored, { now: { turn: 3, step: 2, paused: true }, waiting: [{ seq: 5, message: message('m2', 'then this'), delivery: 'queue' }],
+  const taken = talk.begin(stored, { now: { turn: 3, step: 2 }, waiting: [{ seq: 5, message: message('m2', 'then this'), delivery: 'queue' }],
     asks: [ask, { ask: 10, kind: 'budget' }], tasks: [{ ticket: 4, session: 's2' }] });
   assert.deepEqual(taken.items.map((item) => item.state), ['pending', 'asking']);
-  assert.deepEqual([[...taken.asks.keys()], [...taken.tasks.keys()], taken.phase, taken.turn], [[9, 10], [4], 'paused', { seq: 3, step: 2 }]);
+  assert.deepEqual([[...taken.asks.keys()], [...taken.tasks.keys()], taken.turn], [[9, 10], [4], { seq: 3, step: 2 }]);
   assert.deepEqual(taken.waiting, [{ id: 'm2', text: 'then this', delivery: 'queue', stage: 'accepted', seq: 5, accepted: 5 }]);
   assert.deepEqual(talk.begin(talk.empty(), {}).turn, null, 'a session that sleeps');
 });
