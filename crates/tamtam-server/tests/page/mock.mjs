@@ -207,7 +207,7 @@ class Played {
       drop(worker);
       return finish({ content: text, title: 'Look around' });
     }
-    if (name === 'check') for (let n = 0; n < 60 && !this.aborted; n += 1) await wait(100);
+    if (name === 'bash') for (let n = 0; n < 60 && !this.aborted; n += 1) await wait(100);
     else await wait(200);
     drop(worker);
     if (name === 'edit') return finish({ content: 'Edited: greet.sh (1 replacement)', title: 'Edited greet.sh', details: { diff: { content: '@@ -1,2 +1,2 @@\n-echo Helo\n+echo Hello\n line2\n' }, path: 'greet.sh' } });
@@ -293,6 +293,7 @@ function ofActor(name, method, lever, body) {
   const found = byName(name);
   if (!found) return problem(404, 'not_found', `there is no actor ${name}`);
   if (method === 'GET') return ok({ node: found, crashes: crashes.filter((each) => each.path === found.path).slice(-5), trace: [{ ago_ms: 900, kind: 'message', what: 'send' }, { ago_ms: 12, kind: 'message', what: 'answered', number: 4 }] });
+  if (lever === 'crash') crash(found.key, body.words);
   if (lever === 'restart') patch(found.key, { incarnation: found.incarnation + 1, restarts: found.restarts + 1, started_at: Date.now(), last_exit: { kind: 'shutdown', detail: 'restart by hand' }, last_exit_at: Date.now() });
   if (lever === 'park') patch(found.key, { status: 'parked', reading: 'post_mortem' });
   if (lever === 'unpark') patch(found.key, { status: 'running', reading: 'fresh', phase: 'idle', doing: undefined, incarnation: found.incarnation + 1, started_at: Date.now() });
@@ -315,10 +316,6 @@ function answer(method, url, body, request, response) {
   if (url.pathname === '/mock/away') {
     away = Date.now() + body.ms;
     sockets.forEach((socket) => { if (socket !== request.socket) socket.destroy(); });
-    return done;
-  }
-  if (top === 'drill') {
-    crash(byName(decodeURIComponent(what)).key, body.words);
     return done;
   }
   if (url.pathname === '/v1/login') return body.token === options.token ? { ...done, cookie: `token=${options.token}; HttpOnly; SameSite=Strict; Path=/` } : problem(401, 'unauthorized', 'the token is wrong');

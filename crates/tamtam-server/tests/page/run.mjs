@@ -1,18 +1,19 @@
 // The page in a real browser, against a server that runs already:
 //   node run.mjs ADDRESS [--shots DIR] [--session ID] [--token T] [--mock]
 //   node run.mjs --start PROGRAM [--shots DIR]
-// The server plays `script.json` and asks before `edit`: the example `watched` is one, `mock.mjs` another. The run watches a session,
-// answers its ask, steers it, crashes its actor, reads why, restarts it, and gives a task. With `--start` it starts `watched` itself, and also
-// kills it (-9) and starts it again over the same folder while the page looks on. With `--mock` the server goes away by itself, and
-// has 10,000 sessions. Chromium is the system's, else the one of `@sparticuz/chromium`.
+// The run watches a session, answers its ask, steers it, crashes its actor, reads why, restarts it, and gives a task. The server plays
+// `script.json`, asks before `edit`, and allows drills. With `--start` it is `PROGRAM serve` (the program `tamtam`), which the run starts
+// in a folder of its own, and also kills (-9) and starts again while the page looks on. With `--mock` it is `mock.mjs`: the run makes it
+// go away, and expects 10,000 sessions. Chromium is the system's, else the one of `@sparticuz/chromium`.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync, mkdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { chromium as browserOf } from 'playwright-core';
 
@@ -23,12 +24,30 @@ const ID = options.session;
 const CRASH = 'the glitch of the browser test';
 
 // A server of our own, in a folder of its own.
-const folder = options.start ? mkdtempSync(join(tmpdir(), 'watched-')) : null;
+const folder = options.start ? mkdtempSync(join(tmpdir(), 'tamtam-page-')) : null;
 let server = null;
 async function serve(port) {
-  server = spawn(options.start, [String(port), folder], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const [line] = await Promise.race([once(server.stdout, 'data'), once(server, 'exit').then(() => { throw new Error('the server ended'); })]);
-  return String(line).trim();
+  const place = (name) => join(folder, name);
+  if (!existsSync(place('work'))) {
+    mkdirSync(place('work'));
+    writeFileSync(place('work/greet.sh'), 'echo Helo\nline2\n');
+    writeFileSync(place('rules.json'), JSON.stringify({ bash: 'allow', task: 'allow' }));
+  }
+  const script = fileURLToPath(new URL('script.json', import.meta.url));
+  const args = ['serve', '--addr', `127.0.0.1:${port}`, '--drills', '--model', `scripted:${script}`, '--permission', 'ask', '--rules', place('rules.json'),
+    '--store', place('store'), '--workspace', place('work')];
+  server = spawn(options.start, args, { env: { PATH: process.env.PATH, HOME: folder }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  return new Promise((resolve, reject) => {
+    const hear = (piece) => {
+      said += piece;
+      const found = said.match(/http:\/\/127\.0\.0\.1:\d+/);
+      if (found) resolve(found[0]);
+    };
+    server.stdout.on('data', hear);
+    server.stderr.on('data', hear);
+    server.on('exit', () => reject(new Error(`the server ended: ${said}`)));
+  });
 }
 async function end(signal) {
   if (!server) return;
@@ -169,7 +188,7 @@ await step('an answer closes the ask, and the call runs', async () => {
 });
 
 await step('a message steers: its receipt goes from accepted to delivered, and the calls not yet started are skipped', async () => {
-  await items.locator('.call', { hasText: 'check' }).filter({ hasText: 'running' }).first().waitFor();
+  await items.locator('.call', { hasText: 'bash' }).filter({ hasText: 'running' }).first().waitFor();
   assert.equal(await page.locator('#steer-policy').inputValue(), 'skip_remaining', 'steering is what the box offers while a turn runs');
   await page.locator('#steer-text').fill('Stop here. Leave the other files alone.');
   await page.keyboard.press('Enter');
@@ -200,7 +219,7 @@ await step('a reload shows the same conversation', async () => {
 });
 
 await step('a crashed actor says why it was restarted; its report has the four facts', async () => {
-  await api('POST', `/drill/${ID}`, { words: CRASH });
+  await api('POST', `/v1/actors/${ID}/crash`, { words: CRASH });
   await page.locator('.why', { hasText: CRASH }).waitFor();
   await page.getByRole('tab', { name: 'Actor and crashes' }).click();
   const report = page.locator('.actor .crash[open]').first();
