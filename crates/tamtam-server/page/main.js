@@ -60,8 +60,10 @@ function tick() {
   say($('connection'), away ? 'Away' : 'Live');
   $('away').hidden = !away;
   if (away) {
-    say($('away'), `The server is away since ${clock(away.since)}. What you see is from then. Trying again${away.next > now ? ` in ${since(now, away.next)}` : ' now'}.`);
-    $('away').onclick = away.now;
+    // Only the first part is told to a screen reader; the seconds would never let it finish.
+    say($('away').querySelector('[role=status]'), `The server is away since ${clock(away.since)}. What you see is from then.`);
+    say($('away').querySelector('.next'), `Trying again${away.next > now ? ` in ${since(now, away.next)}` : ' now'}.`);
+    $('away').querySelector('button').onclick = away.now;
   }
   tree.paint();
   view?.tick?.(now);

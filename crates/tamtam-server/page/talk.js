@@ -49,7 +49,7 @@ export function older(talk, messages) {
 /** The state as it was asked for: the session's `now`, its queue, its asks and its tasks. */
 export function begin(talk, { now, waiting = [], asks = [], tasks = [] }) {
   const turn = now?.turn ? { seq: now.turn, step: now.step ?? 0 } : null;
-  const items = asks.reduce((all, ask) => (ask.call ? patchCall({ items: all }, { call: ask.call }, { state: 'asking', ask: ask.ask }).items : all), talk.items);
+  const items = asks.reduce((all, ask) => (isOwn(ask) ? patchCall({ items: all }, { call: ask.call }, { state: 'asking', ask: ask.ask }).items : all), talk.items);
   return { ...talk, items, turn, left: now?.left ?? null, waiting: waiting.map(({ seq, message, delivery }) => ({ id: message.id, text: textOf(message), delivery, stage: 'accepted', seq,
       accepted: message.time?.created })),
     asks: new Map(asks.map((ask) => [ask.ask, ask])), tasks: new Map(tasks.map((task) => [task.ticket, task])) };
@@ -71,10 +71,10 @@ function note(talk, event, text, tone = 'quiet') {
   return { ...talk, items: [...talk.items, { key: `e${event.id}`, kind: 'note', text, tone, at: event.time }] };
 }
 
-function patchCall(talk, event, patch, or = null) {
+/** Patches an open call. One that is over stays so: the event repeats what a stored message showed already. */
+function patchCall(talk, event, patch) {
   const at = callAt(talk.items, event);
-  if (at >= 0) return { ...talk, items: put(talk.items, at, { ...talk.items[at], ...patch }) };
-  return or ? { ...talk, items: [...talk.items, { key: `e${event.id}`, kind: 'call', ...or, ...patch }] } : talk;
+  return at < 0 ? talk : { ...talk, items: put(talk.items, at, { ...talk.items[at], ...patch }) };
 }
 
 function draft(talk, kind, event) {
@@ -89,6 +89,8 @@ function part(talk, event) {
   const made = event.part;
   const kind = made.type === 'tool' ? 'call' : made.type;
   if (!['text', 'reasoning', 'call'].includes(kind)) return talk;
+  // An answer is named after its entry: a part of one that a stored message showed is not new.
+  if (talk.items.some((item) => item.key.startsWith(`manswer-${event.id.split('.', 1)[0]}.`))) return talk;
   const at = talk.items.findIndex((item) => item.draft && item.kind === kind && (kind !== 'call' || item.call === made.callID));
   const key = at >= 0 ? talk.items[at].key : `e${event.id}`;
   const item = kind === 'call' ? callOf(made, key) : { key, kind, text: made.text };
@@ -123,9 +125,12 @@ export function onItsWay(talk, message) {
 
 const withdraw = (talk, id) => ({ ...talk, waiting: talk.waiting.filter((message) => message.id !== id) });
 
+// A question of a task names a call of the task, not one of this session.
+const isOwn = (ask) => Boolean(ask.call) && !ask.from?.length;
+
 function ask(talk, event) {
   const asked = { ...talk, asks: new Map(talk.asks).set(event.ask, event) };
-  return event.call ? patchCall(asked, event, { state: 'asking', ask: event.ask }) : asked;
+  return isOwn(event) ? patchCall(asked, { call: event.call }, { state: 'asking', ask: event.ask }) : asked;
 }
 
 function askClosed(talk, event) {
@@ -161,10 +166,10 @@ const FOLDS = {
   },
   part_updated: part,
   call_started: (talk, event) => patchCall(talk, { call: event.call }, { state: 'running', ticket: event.ticket, started: event.time,
-    input: event.input }, { call: event.call, name: event.name, key: `e${event.id}` }),
+    input: event.input }),
   call_progress: (talk, event) => patchCall(talk, event, { progress: event.title }),
   call_finished: (talk, event) => patchCall(talk, event, { state: event.error ?? 'completed', ended: event.time, content: event.content,
-    details: event.details, title: event.title }, { call: event.call, name: event.name, input: '' }),
+    details: event.details, title: event.title }),
   ask,
   ask_closed: askClosed,
   budget: (talk, event) => note(event.ask ? ask(talk, { ...event, kind: 'budget' }) : talk, event, event.text ?? 'A budget is used up.', 'warn'),

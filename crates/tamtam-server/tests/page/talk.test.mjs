@@ -46,10 +46,14 @@ test('a call id that a model uses twice means the newer call', () => {
   assert.deepEqual(twice.items.map((item) => [item.state, item.content]), [['completed', 'first'], ['skipped', 'second']]);
 });
 
-test('a call that is over is not begun again: the same id is another call', () => {
-  const stored = talk.older(talk.empty(), [{ id: 'a1', role: 'assistant', parts: [tool('c', 'completed', { output: 'first', time: { start: 1, end: 2 } })] }]);
-  const again = talk.fold(stored, event('call_started', { ticket: 9, call: 'c', name: 'bash', input: '{}' }));
-  assert.deepEqual(again.items.map((item) => item.state), ['completed', 'running']);
+test('events that repeat what a stored message showed change nothing', () => {
+  const parts = [{ type: 'text', text: 'hello' }, tool('c', 'completed', { output: 'first', time: { start: 1, end: 2 } })];
+  const stored = talk.older(talk.empty(), [{ id: 'answer-10', role: 'assistant', parts }]);
+  const repeated = [event('part_updated', { id: '10.0.0', part: parts[0] }), event('part_updated', { id: '10.0.1', part: tool('c', 'pending') }),
+    event('call_started', { ticket: 11, call: 'c', name: 'bash', input: '{}' }), event('call_finished', { ticket: 11, call: 'c', content: 'first' })];
+  assert.deepEqual(repeated.reduce(talk.fold, stored).items, stored.items);
+  const next = talk.fold(stored, event('part_updated', { id: '100.0.0', part: { type: 'text', text: 'more' } }));
+  assert.deepEqual(shown(next).at(-1), ['text', 'more'], 'another entry is another answer');
 });
 
 test('a session is taken up as it is: what waits, what asks, what runs', () => {
@@ -90,6 +94,11 @@ test('asks are open until they are closed, and the end of a turn closes its own'
   assert.deepEqual([...asked.asks.keys()], [7, 8]);
   assert.deepEqual([...talk.fold(asked, event('ask_closed', { ask: 7, grant: 'once' })).asks.keys()], [8]);
   assert.equal(talk.fold(asked, event('turn_finished', { outcome: 'aborted', reason: 'no' })).asks.size, 0);
+});
+
+test('the question of a task marks no call of its parent', () => {
+  const asked = run(event('part_updated', { part: tool('c', 'pending') }), event('ask', { ask: 7, call: 'c', name: 'edit', from: [{ session: 's2' }] }));
+  assert.deepEqual([asked.items[0].state, asked.asks.size], ['pending', 1]);
 });
 
 test('a budget that asks is an open ask, one that stops is not', () => {
