@@ -21,7 +21,7 @@ export function crash(report, open = false) {
       ['Tape', report.tape_seq && `entry ${report.tape_seq}`], ['Tokens', tokens(report.tokens)], ['Cost', cost(report)], ['Waiting', String(report.queue)],
       ['Crashes in the window', report.in_window],
     ].filter(([, value]) => value !== undefined && value !== null && value !== '').map(([term, value]) => [h('dt', null, term), h('dd', null, String(value))])),
-    report.recent?.length > 0 && events(report.recent, 'Before it'));
+    report.recent?.length > 0 && events([...report.recent].reverse(), 'Before it, the newest first'));
 }
 
 const events = (list, title) => h('table', null, h('caption', null, title), h('thead', null, h('tr', null, ['Ago', 'Kind', 'What', 'Number'].map((name) => h('th', { scope: 'col' }, name)))),
@@ -61,7 +61,7 @@ export class ActorView {
       const seen = await get(actor(this.node?.path ?? this.name));
       const reports = [...(seen.crashes ?? [])].reverse();
       this.crashes.replaceChildren(...(reports.length ? reports.map((report, n) => crash(report, n === 0)) : [h('p', { class: 'receipt' }, 'None.')]));
-      this.trace.replaceChildren(seen.trace?.length ? events(seen.trace, 'Oldest first') : h('p', { class: 'receipt' }, 'None.'));
+      this.trace.replaceChildren(seen.trace?.length ? events([...seen.trace].reverse(), 'The newest first') : h('p', { class: 'receipt' }, 'None.'));
     } catch (error) {
       if (error.status === 404) this.crashes.replaceChildren(h('p', { class: 'receipt' }, 'It is not in the tree.'));
       else complain(error);
@@ -69,9 +69,9 @@ export class ActorView {
   }
 }
 
-/** The page of all crash reports, newest first. */
-export async function crashesView() {
+/** Fills a box with all crash reports, newest first. */
+export async function crashesView(box) {
   const { crashes } = await get('/v1/crashes');
-  return h('div', { class: 'scroll' }, h('h2', null, 'Crash reports'), h('p', { class: 'receipt' }, 'The newest 256, newest first.'),
-    crashes.length ? [...crashes].reverse().map((report, n) => crash(report, n === 0)) : h('p', null, 'Nothing has crashed.'));
+  box.replaceChildren(h('h2', null, 'Crash reports'), h('p', { class: 'receipt' }, 'The newest 256, newest first. ', button('Read again', () => crashesView(box).catch(complain), { class: 'plain' })),
+    ...(crashes.length ? [...crashes].reverse().map((report, n) => crash(report, n === 0)) : [h('p', null, 'Nothing has crashed.')]));
 }

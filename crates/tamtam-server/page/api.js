@@ -13,6 +13,10 @@ export class Problem extends Error {
   }
 }
 
+// A host may mount the server under a path of its own: `/v1/…` means the one beside `/page/`, where this module is.
+const ROOT = new URL('..', import.meta.url).pathname.replace(/\/$/, '');
+const under = (path) => `${ROOT}${path}`;
+
 async function problem(response) {
   return new Problem(response.status, await response.json().catch(() => null));
 }
@@ -23,7 +27,7 @@ export async function ask(method, path, body) {
   if (body !== undefined) Object.assign(options, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
   let response;
   try {
-    response = await fetch(path, options);
+    response = await fetch(under(path), options);
   } catch {
     throw new Problem(0, { detail: 'the server cannot be reached', next: 'try again in a moment', kind: 'away', retryable: true });
   }
@@ -61,7 +65,7 @@ export function follow(path, { frame, state }) {
     attempt = new AbortController();
     let watchdog = setTimeout(() => attempt.abort(), SILENCE_MS_MAX);
     try {
-      const response = await fetch(path(last), { signal: attempt.signal, cache: 'no-store', headers: { accept: 'text/event-stream' } });
+      const response = await fetch(under(path(last)), { signal: attempt.signal, cache: 'no-store', headers: { accept: 'text/event-stream' } });
       if (!response.ok) throw await problem(response);
       state('live');
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -17,7 +17,7 @@ export function gist(input) {
   const value = fields(input);
   if (!value) return String(input ?? '').slice(0, 120);
   const name = MAIN.find((key) => typeof value[key] === 'string') ?? Object.keys(value).find((key) => typeof value[key] === 'string');
-  return name ? value[name].split('\n', 1)[0].slice(0, 200) : '';
+  return name ? value[name].split('\n', 1)[0].slice(0, 200) : input.slice(0, 120);
 }
 
 /** The lines of a unified diff, each `{kind: 'add' | 'del' | 'same' | 'hunk', text}`. */

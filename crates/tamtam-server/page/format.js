@@ -65,7 +65,7 @@ export function reason(exit) {
   if (!exit) return '';
   const detail = typeof exit.detail === 'object' && exit.detail ? exit.detail.text : exit.detail;
   const word = WORDS[exit.kind] ?? exit.kind;
-  return detail ? `${word}: ${detail}` : word;
+  return detail && detail !== exit.kind ? `${word}: ${detail}` : word;
 }
 
 /** What the supervisor did about an end. */
@@ -83,6 +83,9 @@ export function outcome(event) {
   const word = String(event.outcome).replaceAll('_', ' ');
   return more && event.outcome !== 'done' ? `${word}: ${typeof more === 'string' ? more : JSON.stringify(more)}` : word;
 }
+
+/** A number with its noun. */
+export const many = (n, noun) => `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
 
 /** The first `max` characters, and how many are left out. */
 export function clip(text, max) {

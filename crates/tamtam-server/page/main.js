@@ -1,7 +1,7 @@
 // The page: the tree's stream, the panel beside it, and what is in the address behind `#`.
 
 import { h, announce, button, complain, say } from './dom.js';
-import { clock, since } from './format.js';
+import { clock, many, since } from './format.js';
 import { follow, get, post } from './api.js';
 import { ActorView, crashesView } from './actorview.js';
 import { drain } from './levers.js';
@@ -29,8 +29,9 @@ function refresh() {
   const all = [...nodes.values()];
   const sessions = all.filter((node) => node.kind === 'session');
   const needs = all.filter((node) => state(node).needs).length;
-  say($('counts'), `${sessions.length.toLocaleString('en-US')} sessions · ${sessions.filter((node) => node.turn).length.toLocaleString('en-US')} in a turn · ${needs} need a person`);
-  if (needs > needy) announce(`${needs} need a person`);
+  const words = [many(sessions.length, 'session'), `${sessions.filter((node) => node.turn).length.toLocaleString('en-US')} in a turn`, `${needs} need${needs === 1 ? 's' : ''} a person`];
+  say($('counts'), words.join(' · '));
+  if (needs > needy) announce(words[2]);
   needy = needs;
   document.title = needs ? `(${needs}) Tamtam` : 'Tamtam';
   showNode();
@@ -59,8 +60,10 @@ function tick() {
   say($('connection'), away ? 'Away' : 'Live');
   $('away').hidden = !away;
   if (away) {
-    say($('away'), `The server is away since ${clock(away.since)}. What you see is from then. Trying again${away.next > now ? ` in ${since(now, away.next)}` : ' now'}.`);
-    $('away').onclick = away.now;
+    // Only the first part is told to a screen reader; the seconds would never let it finish.
+    say($('away').querySelector('[role=status]'), `The server is away since ${clock(away.since)}. What you see is from then.`);
+    say($('away').querySelector('.next'), `Trying again${away.next > now ? ` in ${since(now, away.next)}` : ' now'}.`);
+    $('away').querySelector('button').onclick = away.now;
   }
   tree.paint();
   view?.tick?.(now);
@@ -86,7 +89,7 @@ function login() {
   dialog.showModal();
 }
 
-async function route() {
+function route() {
   const [, kind, name] = location.hash.split('/');
   const id = decodeURIComponent(name ?? '');
   view?.close?.();
@@ -100,7 +103,9 @@ async function route() {
     view = actorPage(id);
     panel.replaceChildren(view.root);
   } else if (kind === 'crashes') {
-    panel.replaceChildren(h('a', { href: '#/', class: 'back' }, '← Tree'), await crashesView().catch((error) => h('p', null, error.message)));
+    const box = h('div', { class: 'scroll' });
+    panel.replaceChildren(h('a', { href: '#/', class: 'back' }, '← Tree'), box);
+    crashesView(box).catch(complain);
   } else {
     panel.replaceChildren(h('p', { class: 'empty' }, 'Choose a session or an actor in the tree.'));
   }

@@ -1,8 +1,8 @@
 // One session: what it is and does, its conversation as it streams, its asks, the box to steer with, its tasks, its actor.
 
-import { h, announce, button, chip, complain, say } from './dom.js';
+import { h, announce, button, chip, complain, confirm, say } from './dom.js';
 import { amount, cost, duration, line, since, tokens } from './format.js';
-import { follow, get, session } from './api.js';
+import { follow, get, post, session } from './api.js';
 import { ActorView } from './actorview.js';
 import { askView } from './askview.js';
 import { Composer } from './composer.js';
@@ -35,7 +35,7 @@ export class SessionView {
     this.because = h('span');
     this.why = h('p', { class: 'why', hidden: true }, this.because, ' ', button('See the report', () => this.show('actor'), { class: 'plain' }));
     this.link = h('span', { class: 'receipt', role: 'status' });
-    this.root = h('div', { class: 'session' }, h('div', { class: 'top' }, h('a', { href: '#/', class: 'back' }, '← Tree'), this.title, this.link, this.facts, this.why,
+    this.root = h('div', { class: 'session', 'aria-label': `Session ${id}`, role: 'group' }, h('div', { class: 'top' }, h('a', { href: '#/', class: 'back' }, '← Tree'), this.title, this.link, this.facts, this.why,
       h('div', { role: 'tablist', 'aria-label': 'Parts of the session' }, this.tabs)), this.panes);
     this.view = new TalkView(this.list);
     this.show('talk');
@@ -153,7 +153,7 @@ export class SessionView {
     }
     const does = node ? doing(node) : {};
     const left = Object.entries(this.talk.left ?? node?.left ?? {}).map(([resource, n]) => `${amount(resource, n)} left`);
-    say(this.facts, [does.text && `${does.text} · ${since(does.at, now)}`, about?.agent, this.talk.turn?.model ?? about?.model, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`,
+    say(this.facts, [name !== this.id && this.id, does.text && `${does.text} · ${since(does.at, now)}`, about?.agent, this.talk.turn?.model ?? about?.model, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`,
       node && cost(node), ...left, this.talk.context && `context ${Math.round((100 * this.talk.context[0]) / this.talk.context[1])} %`].filter(Boolean).join(' · '));
     this.why.hidden = !node?.last_exit;
     if (node?.last_exit) say(this.because, `The actor ${lastExit(node, now)}`);
@@ -168,9 +168,14 @@ export class SessionView {
       const metrics = [node ? doing(node).text : task.progress?.current_tool, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`, node && cost(node),
         task.progress?.stalled && `no sign for ${duration(task.progress.idle_ms)}`].filter(Boolean).join(' · ');
       return h('li', null, h('a', { href: `#/session/${encodeURIComponent(task.session)}` }, task.session), ' ', chip(word, tone), h('p', { class: 'receipt' }, metrics),
-        task.text && h('p', { class: 'words' }, line(task.text, 400)));
+        !task.over && button('Stop this task…', () => this.stopTask(task), { class: 'plain' }), task.text && h('p', { class: 'words' }, line(task.text, 400)));
     });
     this.tasks.replaceChildren(shown.length ? h('ul', { class: 'tasks' }, shown) : h('p', { class: 'receipt' }, 'This session has given no tasks.'));
+  }
+
+  async stopTask(task) {
+    const reason = await confirm({ title: 'Stop this task?', effect: `${task.session} is stopped; this session is told so.`, act: 'Stop', reason: true, danger: true });
+    if (reason !== null) await post(session(this.id, `/tasks/${task.ticket}/stop`), reason ? { reason } : {}).catch(complain);
   }
 
   show(name) {

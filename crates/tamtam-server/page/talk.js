@@ -7,8 +7,7 @@
 import { outcome, cost, tokens, duration, line } from './format.js';
 
 export const empty = () => ({
-  items: [], waiting: [], asks: new Map(), tasks: new Map(), turn: null, phase: null, spent: null, left: null, ended: null, stale: false,
-  made: 0,
+  items: [], waiting: [], asks: new Map(), tasks: new Map(), turn: null, left: null, context: null, stale: false, made: 0,
 });
 
 const textOf = (message) => message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('\n');
@@ -50,18 +49,10 @@ export function older(talk, messages) {
 /** The state as it was asked for: the session's `now`, its queue, its asks and its tasks. */
 export function begin(talk, { now, waiting = [], asks = [], tasks = [] }) {
   const turn = now?.turn ? { seq: now.turn, step: now.step ?? 0 } : null;
-  const items = asks.reduce((all, ask) => (ask.call ? patchCall({ items: all }, { call: ask.call }, { state: 'asking', ask: ask.ask }).items : all), talk.items);
-  return { ...talk, items, turn, phase: phaseOf(now), spent: now?.spent ?? null, left: now?.left ?? null, ended: now?.ended ?? null,
-    waiting: waiting.map(({ seq, message, delivery }) => ({ id: message.id, text: textOf(message), delivery, stage: 'accepted', seq,
+  const items = asks.reduce((all, ask) => (isOwn(ask) ? patchCall({ items: all }, { call: ask.call }, { state: 'asking', ask: ask.ask }).items : all), talk.items);
+  return { ...talk, items, turn, left: now?.left ?? null, waiting: waiting.map(({ seq, message, delivery }) => ({ id: message.id, text: textOf(message), delivery, stage: 'accepted', seq,
       accepted: message.time?.created })),
     asks: new Map(asks.map((ask) => [ask.ask, ask])), tasks: new Map(tasks.map((task) => [task.ticket, task])) };
-}
-
-function phaseOf(now) {
-  if (!now) return null;
-  if (now.paused) return 'paused';
-  if (now.interrupted) return 'interrupted';
-  return now.on_hold ? 'held' : null;
 }
 
 const put = (items, at, item) => [...items.slice(0, at), item, ...items.slice(at + 1)];
@@ -80,10 +71,10 @@ function note(talk, event, text, tone = 'quiet') {
   return { ...talk, items: [...talk.items, { key: `e${event.id}`, kind: 'note', text, tone, at: event.time }] };
 }
 
-function patchCall(talk, event, patch, or = null) {
+/** Patches an open call. One that is over stays so: the event repeats what a stored message showed already. */
+function patchCall(talk, event, patch) {
   const at = callAt(talk.items, event);
-  if (at >= 0) return { ...talk, items: put(talk.items, at, { ...talk.items[at], ...patch }) };
-  return or ? { ...talk, items: [...talk.items, { key: `e${event.id}`, kind: 'call', ...or, ...patch }] } : talk;
+  return at < 0 ? talk : { ...talk, items: put(talk.items, at, { ...talk.items[at], ...patch }) };
 }
 
 function draft(talk, kind, event) {
@@ -98,6 +89,8 @@ function part(talk, event) {
   const made = event.part;
   const kind = made.type === 'tool' ? 'call' : made.type;
   if (!['text', 'reasoning', 'call'].includes(kind)) return talk;
+  // An answer is named after its entry: a part of one that a stored message showed is not new.
+  if (talk.items.some((item) => item.key.startsWith(`manswer-${event.id.split('.', 1)[0]}.`))) return talk;
   const at = talk.items.findIndex((item) => item.draft && item.kind === kind && (kind !== 'call' || item.call === made.callID));
   const key = at >= 0 ? talk.items[at].key : `e${event.id}`;
   const item = kind === 'call' ? callOf(made, key) : { key, kind, text: made.text };
@@ -132,9 +125,12 @@ export function onItsWay(talk, message) {
 
 const withdraw = (talk, id) => ({ ...talk, waiting: talk.waiting.filter((message) => message.id !== id) });
 
+// A question of a task names a call of the task, not one of this session.
+const isOwn = (ask) => Boolean(ask.call) && !ask.from?.length;
+
 function ask(talk, event) {
   const asked = { ...talk, asks: new Map(talk.asks).set(event.ask, event) };
-  return event.call ? patchCall(asked, event, { state: 'asking', ask: event.ask }) : asked;
+  return isOwn(event) ? patchCall(asked, { call: event.call }, { state: 'asking', ask: event.ask }) : asked;
 }
 
 function askClosed(talk, event) {
@@ -156,9 +152,9 @@ const FOLDS = {
   steered: (talk, event) => onItsWay(talk, waits(event)),
   queue_edited: (talk, event) => onItsWay(talk, { id: event.message.id, text: textOf(event.message), stage: 'accepted' }),
   withdrawn: (talk, event) => withdraw(talk, event.message.id ?? event.message),
-  turn_started: (talk, event) => ({ ...delivered(talk, event), turn: { seq: event.turn, step: 0, since: event.time }, phase: null }),
+  turn_started: (talk, event) => ({ ...delivered(talk, event), turn: { seq: event.turn, step: 0, since: event.time } }),
   delivered,
-  step_started: (talk, event) => ({ ...talk, items: withoutDrafts(talk.items), retry: null, context: [event.used, event.usable],
+  step_started: (talk, event) => ({ ...talk, items: withoutDrafts(talk.items), context: [event.used, event.usable],
     turn: { ...talk.turn, seq: event.turn, step: event.step, model: event.model, at: event.time } }),
   text_delta: (talk, event) => draft(talk, 'text', event),
   reasoning_delta: (talk, event) => draft(talk, 'reasoning', event),
@@ -170,15 +166,15 @@ const FOLDS = {
   },
   part_updated: part,
   call_started: (talk, event) => patchCall(talk, { call: event.call }, { state: 'running', ticket: event.ticket, started: event.time,
-    input: event.input }, { call: event.call, name: event.name, key: `e${event.id}` }),
+    input: event.input }),
   call_progress: (talk, event) => patchCall(talk, event, { progress: event.title }),
   call_finished: (talk, event) => patchCall(talk, event, { state: event.error ?? 'completed', ended: event.time, content: event.content,
-    details: event.details, title: event.title }, { call: event.call, name: event.name, input: '' }),
+    details: event.details, title: event.title }),
   ask,
   ask_closed: askClosed,
   budget: (talk, event) => note(event.ask ? ask(talk, { ...event, kind: 'budget' }) : talk, event, event.text ?? 'A budget is used up.', 'warn'),
   request_failed: (talk, event) => note({ ...talk, items: withoutDrafts(talk.items) }, event, `The request failed: ${event.error}`, 'bad'),
-  retry: (talk, event) => note({ ...talk, retry: event.until }, event,
+  retry: (talk, event) => note(talk, event,
     `Tries again${event.until > event.time ? ` in ${duration(event.until - event.time)}` : ''} (attempt ${event.attempt})`),
   step_finished: (talk, event) => ({ ...talk, left: event.left ?? talk.left }),
   turn_finished: (talk, event) => {
@@ -187,7 +183,7 @@ const FOLDS = {
     return { ...note({ ...talk, items: withoutDrafts(talk.items) }, event, `Turn ended: ${facts}`, event.outcome === 'done' ? 'fine' : 'warn'),
       turn: null, asks: new Map([...talk.asks].filter(([, open]) => open.turn && open.turn !== event.turn)) };
   },
-  session_recovered: (talk, event) => note({ ...talk, items: withoutDrafts(talk.items), phase: event.resumed === false ? 'interrupted' : talk.phase },
+  session_recovered: (talk, event) => note({ ...talk, items: withoutDrafts(talk.items) },
     event, event.resumed === false ? 'Rebuilt from its tape after a stop in mid-turn; it waits for “Go on”.'
       : 'Rebuilt from its tape after a stop in mid-turn; the turn goes on.', 'warn'),
   task_started: (talk, event) => note(task(talk, event, { link: event.link, depth: event.depth, queued: event.queued ?? false }), event,
@@ -204,9 +200,9 @@ const FOLDS = {
   rolled_back: (talk) => ({ ...talk, stale: true }),
   merged: (talk) => ({ ...talk, stale: true }),
   compaction_undone: (talk) => ({ ...talk, stale: true }),
-  paused: (talk, event) => note({ ...talk, phase: 'paused' }, event, 'Paused: nothing new starts.'),
-  resumed: (talk, event) => note({ ...talk, phase: null }, event, 'Resumed.'),
-  ended: (talk, event) => note({ ...talk, ended: event.why ?? 'ended', turn: null }, event, `The session has ended: ${event.why ?? ''}`, 'warn'),
+  paused: (talk, event) => note(talk, event, 'Paused: nothing new starts.'),
+  resumed: (talk, event) => note(talk, event, 'Resumed.'),
+  ended: (talk, event) => note({ ...talk, turn: null }, event, `The session has ended: ${event.why ?? ''}`, 'warn'),
   files_restored: (talk, event) => note(talk, event, `Files restored: ${event.files?.length ?? 0}`),
   hook_error: (talk, event) => note(talk, event, `Hook ${event.hook} failed: ${event.error}`, 'bad'),
   storage_failed: (talk, event) => note(talk, event, `The tape could not be written: ${event.error}`, 'bad'),

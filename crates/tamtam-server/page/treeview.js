@@ -77,7 +77,8 @@ export class TreeView {
       if (at < to) this.fill(slot, this.rows[at], at, now);
       else slot.row.removeAttribute('id'); // a row that is not drawn must not share its name with one that is
     });
-    if (this.at() >= 0) this.grid.setAttribute('aria-activedescendant', this.active);
+    const at = this.at(); // only a row that is drawn can be pointed to
+    if (at >= from && at < to) this.grid.setAttribute('aria-activedescendant', this.active);
     else this.grid.removeAttribute('aria-activedescendant');
   }
 

@@ -25,13 +25,15 @@ test('tokens are exact while they are few', () => {
 test('an end is told with its reason, and what was done about it', () => {
   assert.equal(format.reason({ kind: 'panic', detail: { text: 'boom', location: null } }), 'panic: boom');
   assert.equal(format.reason({ kind: 'killed' }), 'killed');
+  assert.equal(format.reason({ kind: 'shutdown', detail: 'shutdown' }), 'shut down', 'nothing is said twice');
+  assert.deepEqual([format.many(1, 'session'), format.many(10_006, 'session')], ['1 session', '10,006 sessions']);
   assert.equal(format.reason({ kind: 'start_failed', detail: 'no tape' }), 'failed to start: no tape');
   assert.equal(format.reason(undefined), '');
   assert.equal(format.decision({ kind: 'restart', after_ms: 0 }), 'restarted at once');
   assert.equal(format.decision({ kind: 'restart', after_ms: 1_500 }), 'restarted after 1 s');
   assert.equal(format.decision({ kind: 'park' }), 'parked');
   assert.equal(format.outcome({ outcome: 'step_limit', steps: 40 }), 'step limit: 40 steps');
-  assert.equal(format.outcome({ outcome: 'done', text: 'x' }), 'done');
+  assert.equal(format.outcome({ outcome: 'done', text: 'x', steps: 3 }), 'done');
 });
 
 test('texts are cut to what fits', () => {

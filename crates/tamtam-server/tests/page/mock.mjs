@@ -1,12 +1,12 @@
 // A server of the page's contract that plays `script.json`, for working on the page and for its browser test without the runtime.
-//   node mock.mjs [--port 7979] [--sessions 10000] [--token T]
+//   node mock.mjs [--port 7979] [--sessions 10000] [--token T] [--under /PATH]
 // It prints its address. It knows what the page asks for, and no more; what it plays is the shape of events, not the runtime's rules.
 
 import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 
-const { values: options } = parseArgs({ options: { port: { type: 'string', default: '7979' }, sessions: { type: 'string', default: '0' }, token: { type: 'string' } } });
+const { values: options } = parseArgs({ options: { port: { type: 'string', default: '7979' }, sessions: { type: 'string', default: '0' }, token: { type: 'string' }, under: { type: 'string', default: '' } } });
 const HERE = new URL('.', import.meta.url);
 const SCRIPT = JSON.parse(readFileSync(new URL('script.json', HERE)));
 const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -84,11 +84,10 @@ setInterval(() => {
 
 // A session that plays the script.
 class Played {
-  constructor(id) {
+  constructor(id, parent = pool, replies = SCRIPT.replies.filter((reply) => !reply.when)) {
     Object.assign(this, { id, seq: 1, events: [], listeners: new Set(), messages: [], waiting: [], asks: new Map(), turn: null, step: 0, answer: 0, receipts: new Map(), sub: 0,
-      used: { input: 0, output: 0 }, steered: false });
-    this.key = byName(id)?.key ?? session(pool, id);
-    this.key0 = this.key;
+      used: { input: 0, output: 0 }, replies, tasks: [] });
+    this.key = byName(id)?.key ?? session(parent, id);
   }
 
   event(kind, more = {}, durable = true) {
@@ -115,7 +114,7 @@ class Played {
     this.receipts.set(id, receipt);
     this.waiting.push({ seq: this.seq, message, delivery: kind });
     this.state(nodes.get(this.key).phase, this.turn ? 'got a message' : undefined);
-    if (!this.turn) this.play();
+    if (!this.turn) this.over = this.play();
     return receipt;
   }
 
@@ -146,7 +145,7 @@ class Played {
   }
 
   async oneStep() {
-    const reply = SCRIPT.replies[Math.min(this.answer, SCRIPT.replies.length - 1)];
+    const reply = this.replies[Math.min(this.answer, this.replies.length - 1)];
     this.answer += 1;
     const steering = this.take((each) => each.delivery.steer);
     if (steering.length) this.event('delivered', { messages: steering });
@@ -157,12 +156,13 @@ class Played {
       this.event('reasoning_delta', { text: reply.reasoning }, false);
       parts.push({ type: 'reasoning', text: reply.reasoning });
     }
-    const pieces = [reply.text].flat();
+    const pieces = [reply.text ?? []].flat();
+    await wait(reply.delay_ms ?? 0);
     for (const text of pieces) {
       await wait(reply.chunk_delay_ms ?? 0);
       this.event('text_delta', { text }, false);
     }
-    parts.push({ type: 'text', text: pieces.join('') });
+    if (pieces.length) parts.push({ type: 'text', text: pieces.join('') });
     const calls = (reply.calls ?? []).map((call, n) => ({ call: `call_${this.answer}_${n}`, name: call.name, input: JSON.stringify(call.input) }));
     calls.forEach(({ call, name, input }, index) => {
       this.event('call_pending', { index, call, name }, false);
@@ -196,6 +196,17 @@ class Played {
     this.event('call_started', { ticket, call, name, input, attempt: 1 });
     this.state('tools', `runs ${name}`);
     const worker = node(this.key, `${name} ${ticket}`, 'call', { doing: name, doing_since: Date.now() });
+    if (name === 'task') {
+      const child = new Played(`${this.id}.task-${ticket}`, this.key, SCRIPT.replies.filter((reply) => reply.when));
+      played.set(child.id, child);
+      this.tasks.push({ ticket, session: child.id, queued: false, depth: 1, progress: null });
+      this.event('task_started', { ticket, child: child.id, link: {}, depth: 1, adopted: false, queued: false });
+      const { text } = child.replies[0];
+      await child.send({ id: 'prompt', text: JSON.parse(input).prompt }) && await child.over;
+      this.event('task_finished', { ticket, child: child.id, reason: 'done', text, steps: 1, usage: child.used });
+      drop(worker);
+      return finish({ content: text, title: 'Look around' });
+    }
     if (name === 'bash') for (let n = 0; n < 60 && !this.aborted; n += 1) await wait(100);
     else await wait(200);
     drop(worker);
@@ -252,7 +263,7 @@ function ofSession(one, method, path, body, url) {
     case 'GET messages': return ok({ messages: url.searchParams.get('before') ? [] : [...one.messages].reverse(), next: null, seq: one.seq });
     case 'GET queue': return ok({ waiting: one.waiting });
     case 'GET asks': return ok({ asks: [...one.asks.values()].map(({ body: each }) => each) });
-    case 'GET tasks': return ok({ tasks: one.id === 'nightly-build' ? [{ ticket: 14, session: 'nightly-build.task-1', queued: false, depth: 1, progress: { current_tool: 'grep', idle_ms: 900 } }] : [] });
+    case 'GET tasks': return ok({ tasks: one.tasks.length ? one.tasks : one.id === 'nightly-build' ? [{ ticket: 14, session: 'nightly-build.task-1', queued: false, depth: 1, progress: { current_tool: 'grep', idle_ms: 900 } }] : [] });
     case 'POST messages': return body.delivery === 'reject' && one.turn ? problem(409, 'busy', 'a turn is running', 'wait for the running work, or abort it') : ok(one.send({ id: `x${one.seq}`, ...body }), 202);
     case 'DELETE queue': {
       const at = one.waiting.findIndex(({ message }) => message.id === decodeURIComponent(path[1]));
@@ -296,7 +307,8 @@ function answer(method, url, body, request, response) {
   if (url.pathname === '/' || top === 'page') {
     const file = top === 'page' ? what : 'index.html';
     try {
-      return { status: 200, type: TYPES[file.split('.').pop()], raw: readFileSync(new URL(`../../page/${file}`, HERE)) };
+      const raw = readFileSync(new URL(`../../page/${file}`, HERE));
+      return { status: 200, type: TYPES[file.split('.').pop()], raw: file === 'index.html' ? String(raw).replaceAll('="/page/', `="${options.under}/page/`) : raw };
     } catch {
       return problem(404, 'not_found', 'there is no such file');
     }
@@ -334,7 +346,7 @@ const server = createServer(async (request, response) => {
   if (Date.now() < away) { request.socket.destroy(); return; }
   let text = '';
   for await (const piece of request) text += piece;
-  const url = new URL(request.url, 'http://mock');
+  const url = new URL(request.url.startsWith(options.under) ? request.url.slice(options.under.length) || '/' : '/outside', 'http://mock');
   const made = answer(request.method, url, text ? JSON.parse(text) : {}, request, response);
   if (!made) return;
   const headers = { 'content-security-policy': CSP, 'x-content-type-options': 'nosniff' };
@@ -344,4 +356,4 @@ const server = createServer(async (request, response) => {
   response.end(made.raw ?? (made.body === undefined ? undefined : JSON.stringify(made.body)));
 });
 server.on('connection', (socket) => { sockets.add(socket); socket.on('close', () => sockets.delete(socket)); });
-server.listen(Number(options.port), '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}`));
+server.listen(Number(options.port), '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}${options.under}`));

@@ -1,19 +1,61 @@
 // The page in a real browser, against a server that runs already:
 //   node run.mjs ADDRESS [--shots DIR] [--session ID] [--token T] [--mock]
-// The server plays `script.json`, in a workspace whose `greet.sh` says `echo Helo`, and asks before `edit`. The run watches a session,
-// answers its ask, steers it, crashes its actor, reads why, and restarts it. With `--mock` it also makes the server go away, and
-// expects 10,000 sessions in the tree. Chromium is the system's, else the one of `@sparticuz/chromium`.
+//   node run.mjs --start PROGRAM [--shots DIR]
+// The run watches a session, answers its ask, steers it, crashes its actor, reads why, restarts it, and gives a task. The server plays
+// `script.json`, asks before `edit`, and allows drills. With `--start` it is `PROGRAM serve` (the program `tamtam`), which the run starts
+// in a folder of its own, and also kills (-9) and starts again while the page looks on. With `--mock` it is `mock.mjs`: the run makes it
+// go away, and expects 10,000 sessions. Chromium is the system's, else the one of `@sparticuz/chromium`.
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { chromium as browserOf } from 'playwright-core';
 
-const { positionals: [address], values: options } = parseArgs({ allowPositionals: true,
-  options: { shots: { type: 'string' }, session: { type: 'string', default: `watched-${process.pid}` }, token: { type: 'string' }, mock: { type: 'boolean', default: false } } });
-if (!address) { console.error('usage: node run.mjs ADDRESS [--shots DIR] [--session ID] [--token T] [--mock]'); process.exit(2); }
+const { positionals: [given], values: options } = parseArgs({ allowPositionals: true,
+  options: { shots: { type: 'string' }, session: { type: 'string', default: `watched-${process.pid}` }, token: { type: 'string' }, mock: { type: 'boolean', default: false }, start: { type: 'string' } } });
+if (!given === !options.start) { console.error('usage: node run.mjs ADDRESS [--shots DIR] [--session ID] [--token T] [--mock], or node run.mjs --start PROGRAM'); process.exit(2); }
 const ID = options.session;
 const CRASH = 'the glitch of the browser test';
+
+// A server of our own, in a folder of its own.
+const folder = options.start ? mkdtempSync(join(tmpdir(), 'tamtam-page-')) : null;
+let server = null;
+async function serve(port) {
+  const place = (name) => join(folder, name);
+  if (!existsSync(place('work'))) {
+    mkdirSync(place('work'));
+    writeFileSync(place('work/greet.sh'), 'echo Helo\nline2\n');
+    writeFileSync(place('rules.json'), JSON.stringify({ bash: 'allow', task: 'allow' }));
+  }
+  const script = fileURLToPath(new URL('script.json', import.meta.url));
+  const args = ['serve', '--addr', `127.0.0.1:${port}`, '--drills', '--model', `scripted:${script}`, '--permission', 'ask', '--rules', place('rules.json'),
+    '--store', place('store'), '--workspace', place('work')];
+  server = spawn(options.start, args, { env: { PATH: process.env.PATH, HOME: folder }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  return new Promise((resolve, reject) => {
+    const hear = (piece) => {
+      said += piece;
+      const found = said.match(/http:\/\/127\.0\.0\.1:\d+/);
+      if (found) resolve(found[0]);
+    };
+    server.stdout.on('data', hear);
+    server.stderr.on('data', hear);
+    server.on('exit', () => reject(new Error(`the server ended: ${said}`)));
+  });
+}
+async function end(signal) {
+  if (!server) return;
+  const ended = once(server, 'exit');
+  server.kill(signal);
+  await ended;
+}
+const address = given ?? await serve(0);
 
 async function launch() {
   const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find(existsSync);
@@ -60,6 +102,13 @@ async function shot(name) {
   mkdirSync(options.shots, { recursive: true });
   await page.screenshot({ path: `${options.shots}/${String(shots += 1).padStart(2, '0')}-${name}.png` });
 }
+/** What axe, a judge of accessibility that we did not write, holds against the page as it is now. */
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+async function accessible() {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
+  assert.deepEqual(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 160)).slice(0, 3).join(' | ')}`), []);
+}
 const row = (id) => page.locator(`#rows > [role=row]:not([hidden]):has(.id:text-is("${id}"))`);
 const text = (selector) => page.locator(selector).innerText();
 const items = page.locator('.items');
@@ -96,7 +145,7 @@ await step('a session that is made now appears in the tree; found by its name, o
     if (active && (await page.locator(`#${active} .id`).innerText()) === ID) break;
   }
   await page.keyboard.press('Enter');
-  await page.locator('.session h2', { hasText: ID }).waitFor();
+  await page.locator(`.session[aria-label="Session ${ID}"]`).waitFor();
 });
 
 await step('the conversation streams, with its thought, its calls and their results', async () => {
@@ -121,6 +170,13 @@ await step('the ask shows the diff and what "always" would allow, and comes firs
   await page.setViewportSize({ width: 390, height: 800 });
   await shot('ask-phone');
   await page.setViewportSize({ width: 1360, height: 820 });
+});
+
+await step('axe finds nothing in the session with its ask, light and dark', async () => {
+  await accessible();
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await accessible();
+  await page.emulateMedia({ colorScheme: 'light' });
 });
 
 await step('an answer closes the ask, and the call runs', async () => {
@@ -171,6 +227,7 @@ await step('a crashed actor says why it was restarted; its report has the four f
   const words = await report.innerText();
   for (const fact of ['crashed', 'restarted at once', 'Supervisor', 'sessions', 'Incarnation']) assert.ok(words.includes(fact), `the report says ${fact}`);
   await shot('crash-light');
+  await accessible();
 });
 
 await step('a lever asks before it acts: the actor is restarted by hand', async () => {
@@ -191,6 +248,42 @@ await step('all crash reports are on a page of their own', async () => {
   await page.locator('#panel .crash', { hasText: CRASH }).first().waitFor();
 });
 
+await step('a task is shown at the session that gave it, and under it in the tree', async () => {
+  await page.goto(`${address}/#/session/${ID}`);
+  await page.locator('#steer-text').fill('Have somebody look for other greetings.');
+  await page.keyboard.press('Enter');
+  await items.locator('.note', { hasText: /Task \d+ ended: done/ }).waitFor();
+  await items.locator('.note', { hasText: 'Turn ended: done' }).last().waitFor();
+  await page.getByRole('tab', { name: 'Tasks (1)' }).click();
+  const link = page.locator('ul.tasks a');
+  const child = await link.innerText();
+  assert.match(await text('ul.tasks'), /done/);
+  await page.locator('#find').fill(child);
+  await row(child).first().waitFor();
+  const level = async (id) => Number(await row(id).last().getAttribute('aria-level'));
+  assert.equal(await level(child), await level(ID) + 1);
+  await page.locator('#find').fill('');
+  await link.click();
+  await items.locator('.answer', { hasText: 'There is no other greeting.' }).waitFor();
+});
+
+if (options.start) {
+  await step('a server that is killed is said to be away; what happens after its restart is neither missed nor doubled', async () => {
+    await page.goto(`${address}/#/session/${ID}`);
+    await items.locator('.answer', { hasText: 'as you said.' }).waitFor();
+    const said = await items.locator('.said').count();
+    const answers = await items.locator('.answer').count();
+    await end('SIGKILL');
+    await page.locator('#away', { hasText: 'The server is away since' }).waitFor();
+    await serve(new URL(address).port);
+    await api('POST', `/v1/sessions/${ID}/messages`, { id: 'meanwhile', text: 'Is anything left?' });
+    await items.locator('.said', { hasText: 'Is anything left?' }).waitFor();
+    await items.locator('.answer', { hasText: 'Nothing else is open.' }).waitFor();
+    await page.locator('#connection', { hasText: 'Live' }).waitFor();
+    assert.deepEqual([await items.locator('.said').count(), await items.locator('.answer').count()], [said + 1, answers + 1]);
+  });
+}
+
 if (options.mock) {
   await step('10,000 sessions: only the rows in the window exist, also in the middle', async () => {
     await page.locator('#grid').evaluate((grid) => { grid.scrollTop = grid.scrollHeight / 2; });
@@ -207,6 +300,7 @@ if (options.mock) {
   await step('a server that goes away is said to be away, and what it said meanwhile is not missed', async () => {
     await page.goto(`${address}/#/session/${ID}`);
     await items.locator('.answer', { hasText: 'as you said.' }).waitFor();
+    const said = await items.locator('.said').count();
     await api('POST', '/mock/away', { ms: 2_500 });
     await page.locator('#away', { hasText: 'The server is away since' }).waitFor();
     await page.locator('.top .receipt', { hasText: 'Away' }).waitFor();
@@ -215,7 +309,7 @@ if (options.mock) {
     await items.locator('.said', { hasText: 'Is anything left?' }).waitFor();
     await items.locator('.answer', { hasText: 'Nothing else is open.' }).waitFor();
     await page.locator('#connection', { hasText: 'Live' }).waitFor();
-    assert.equal(await items.locator('.said').count(), 3, 'nothing is doubled');
+    assert.equal(await items.locator('.said').count(), said + 1, 'nothing is doubled');
   });
 }
 
@@ -231,6 +325,7 @@ await step('dark and on a phone', async () => {
   await page.emulateMedia({ colorScheme: 'light' });
   await row('runtime').last().waitFor();
   await shot('tree-phone');
+  await accessible();
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing is wider than the phone');
 });
 
@@ -240,5 +335,7 @@ await step('nothing came from elsewhere, and the browser complained about nothin
 });
 
 await browser.close();
+await end('SIGINT');
+if (folder) rmSync(folder, { recursive: true, force: true });
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed ? 1 : 0);

@@ -46,6 +46,27 @@ test('a call id that a model uses twice means the newer call', () => {
   assert.deepEqual(twice.items.map((item) => [item.state, item.content]), [['completed', 'first'], ['skipped', 'second']]);
 });
 
+test('events that repeat what a stored message showed change nothing', () => {
+  const parts = [{ type: 'text', text: 'hello' }, tool('c', 'completed', { output: 'first', time: { start: 1, end: 2 } })];
+  const stored = talk.older(talk.empty(), [{ id: 'answer-10', role: 'assistant', parts }]);
+  const repeated = [event('part_updated', { id: '10.0.0', part: parts[0] }), event('part_updated', { id: '10.0.1', part: tool('c', 'pending') }),
+    event('call_started', { ticket: 11, call: 'c', name: 'bash', input: '{}' }), event('call_finished', { ticket: 11, call: 'c', content: 'first' })];
+  assert.deepEqual(repeated.reduce(talk.fold, stored).items, stored.items);
+  const next = talk.fold(stored, event('part_updated', { id: '100.0.0', part: { type: 'text', text: 'more' } }));
+  assert.deepEqual(shown(next).at(-1), ['text', 'more'], 'another entry is another answer');
+});
+
+test('a session is taken up as it is: what waits, what asks, what runs', () => {
+  const stored = talk.older(talk.empty(), [{ id: 'a1', role: 'assistant', parts: [tool('c', 'pending'), tool('d', 'pending')] }]);
+  const ask = { ask: 9, call: 'd', name: 'bash' };
+  const taken = talk.begin(stored, { now: { turn: 3, step: 2 }, waiting: [{ seq: 5, message: message('m2', 'then this'), delivery: 'queue' }],
+    asks: [ask, { ask: 10, kind: 'budget' }], tasks: [{ ticket: 4, session: 's2' }] });
+  assert.deepEqual(taken.items.map((item) => item.state), ['pending', 'asking']);
+  assert.deepEqual([[...taken.asks.keys()], [...taken.tasks.keys()], taken.turn], [[9, 10], [4], { seq: 3, step: 2 }]);
+  assert.deepEqual(taken.waiting, [{ id: 'm2', text: 'then this', delivery: 'queue', stage: 'accepted', seq: 5, accepted: 5 }]);
+  assert.deepEqual(talk.begin(talk.empty(), {}).turn, null, 'a session that sleeps');
+});
+
 test('a receipt goes from sent over accepted to delivered, in whatever order its news come', () => {
   const sent = talk.onItsWay(talk.empty(), { id: 'm1', text: 'stop', delivery: { steer: 'skip_remaining' }, stage: 'sent' });
   assert.deepEqual(sent.waiting.map(({ id, stage }) => [id, stage]), [['m1', 'sent']]);
@@ -65,7 +86,7 @@ test('a turn starts with the messages that wait, once each', () => {
     event('turn_started', { messages: ['m1'] }));
   assert.deepEqual(shown(queued), [['said', 'one']]);
   assert.equal(queued.turn.seq, 3);
-  assert.deepEqual(run(event('queued', { message: message('m1', 'one'), delivery: 'queue' }), event('withdrawn', { message: message('m1', 'one') })).waiting, []);
+  assert.deepEqual(run(event('queued', { message: message('m1', 'one'), delivery: 'queue' }), event('withdrawn', { message: 'm1' })).waiting, []);
 });
 
 test('asks are open until they are closed, and the end of a turn closes its own', () => {
@@ -73,6 +94,11 @@ test('asks are open until they are closed, and the end of a turn closes its own'
   assert.deepEqual([...asked.asks.keys()], [7, 8]);
   assert.deepEqual([...talk.fold(asked, event('ask_closed', { ask: 7, grant: 'once' })).asks.keys()], [8]);
   assert.equal(talk.fold(asked, event('turn_finished', { outcome: 'aborted', reason: 'no' })).asks.size, 0);
+});
+
+test('the question of a task marks no call of its parent', () => {
+  const asked = run(event('part_updated', { part: tool('c', 'pending') }), event('ask', { ask: 7, call: 'c', name: 'edit', from: [{ session: 's2' }] }));
+  assert.deepEqual([asked.items[0].state, asked.asks.size], ['pending', 1]);
 });
 
 test('a budget that asks is an open ask, one that stops is not', () => {
@@ -117,6 +143,7 @@ test('a call shows what it changes before it ran, and what it changed after', ()
   assert.equal(change({ name: 'edit', input: '{"path":"a","old' }), null, 'arguments that are not whole');
   assert.equal(gist('{"n":1,"command":"ls -l\\nrm"}'), 'ls -l');
   assert.equal(gist('[1]'), '[1]');
+  assert.equal(gist('{"seconds":6}'), '{"seconds":6}', 'arguments without a text are shown as they are');
   assert.deepEqual(diffLines('--- a\n+++ b\n-x\n'), [{ kind: 'del', text: '-x' }]);
   assert.deepEqual(stateOf({ state: 'skipped' }), ['skipped', 'held']);
   assert.deepEqual(stateOf({ state: 'timeout' }), ['timeout', 'bad']);
