@@ -39,6 +39,7 @@ mod rules;
 mod run;
 mod sandboxed;
 mod search;
+mod serve;
 mod sessions;
 mod stdin;
 mod sweep;
@@ -98,6 +99,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Run(arguments) => run::run(arguments, environment).await,
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Abort(arguments) => abort::abort(&arguments, environment).await,
+        Command::Serve(arguments) => serve::serve(*arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Config { command: ConfigCommand::Show(given) } => config::show(&given, environment),

@@ -46,8 +46,8 @@ use super::{
 };
 use listener::Listener;
 use narrator::{Heard, Narrator};
-pub(super) use open::audience;
 use open::{Opened, Said};
+pub(super) use open::{TASKS_QUEUED, audience, builder};
 use used::Used;
 use view::View;
 

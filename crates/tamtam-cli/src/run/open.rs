@@ -71,7 +71,7 @@ pub(super) struct Said<'a> {
 }
 
 /// How many tasks of a new session may wait for room behind those that work.
-const TASKS_QUEUED: usize = 200;
+pub(crate) const TASKS_QUEUED: usize = 200;
 
 /// The session for `run`: the named one, or a new one. If another process makes the named one at the same moment, this tries again,
 /// so that it gives the session or the error that names the process which has it.
@@ -355,20 +355,33 @@ async fn start(
     host: Builder,
     environment: &Environment,
 ) -> Result<(Runtime, Hints), Failure> {
-    let Choice { models, model, key_from, base_url, takes, found, .. } = choice;
+    let Choice { model, key_from, base_url, takes, found, .. } = &choice;
+    let (key_from, base_url, found) = (key_from.clone(), base_url.clone(), found.clone());
+    let hints = Hints { key_from, base_url, takes: *takes, found, model: model.clone() };
+    let runtime = builder(store, choice, given, host, environment).without_auto_resume().start().await?;
+    Ok((runtime, hints))
+}
+
+/// The builder of a runtime over a store, with what the arguments say of it.
+pub(crate) fn builder(
+    store: PathBuf,
+    choice: Choice,
+    given: &TurnArguments,
+    host: Builder,
+    environment: &Environment,
+) -> Builder {
+    let Choice { models, model, .. } = choice;
     let durability = match given.durability {
         None | Some(Survives::Process) => Durability::Process,
         Some(Survives::Power) => Durability::Power,
     };
     let prices = given.budget.price.map(|price| (model.clone(), price));
-    let hints = Hints { key_from, base_url, takes, found, model: model.clone() };
     let builder =
         host.store(store).durability(durability).prices(prices).models(models, model).watch(Environment::watch());
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back());
-    let runtime = builder.without_auto_resume().start().await?;
-    Ok((runtime, hints))
+    builder
 }
 
 /// Gives `done` on. If it is an error, the command cannot go on, so the runtime is shut down first.

@@ -21,6 +21,7 @@ mod replay;
 mod rescue;
 mod sandbox;
 mod search;
+mod serve;
 mod sessions;
 mod shell;
 mod steering;

@@ -252,6 +252,15 @@ impl Live {
         }
     }
 
+    /// The next line of the output.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        let read = self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+        assert!(read > 0, "it never came: {}", self.seen);
+        self.seen.push_str(&line);
+        line.trim_end().to_owned()
+    }
+
     /// Reads on until a text is shown behind the one that was waited for before. Of ASCII, for characters may come in halves.
     pub(crate) fn until_text(&mut self, text: &str) {
         loop {

@@ -1,0 +1,174 @@
+//! `tamtam serve`: the sessions of a store over HTTP, until a signal comes.
+//!
+//! It serves on a Unix socket that only this user can open, or on an address. The one line on stdout says where, once requests are
+//! taken. Interrupted turns of the store go on by themselves. SIGTERM, SIGINT and SIGHUP let running turns finish (10 s at most), end
+//! the event streams with a word about when to come back, and end the command with 0; a second signal ends it at once.
+//!
+//! A client chooses folder, profile and limits of a new session, because whoever reaches the socket is this user; what the user's
+//! rules deny stays denied. A change must keep that a session is made as `run` makes one: with the configuration of its folder, if
+//! that folder is trusted.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use tamtam::{SessionOptions, permission::Profile};
+use tamtam_server::{Bound, Denied, NewSession, Server, ServerOptions};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{
+    arguments::{ServeArguments, TurnArguments},
+    config::{self, Config},
+    environment::Environment,
+    failed_to_start,
+    failure::{Exit, Failure},
+    models, note, print, prompt,
+    rules::{self, Audience},
+    run::{TASKS_QUEUED, builder},
+    sandboxed,
+    team::Team,
+};
+
+/// The variable with the token.
+const TOKEN: &str = "TAMTAM_SERVE_TOKEN";
+
+/// How long running turns may go on after a signal.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Carries out `serve`.
+pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
+    let store = config::store(environment, &given.turn)?;
+    let workspace = environment.workspace(given.turn.setup.workspace.as_deref())?;
+    let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
+    let (turn, _) = config.over(&given.turn, None);
+    let team = Team::load(&workspace, environment)?;
+    team.agent(turn.setup.agent.as_deref())?;
+    let choice = models::choose(&turn.model, None, environment).await?;
+    if let Some(why) = &choice.found {
+        note(&format!("model {} ({why})", choice.model));
+    }
+    config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
+    let sandbox = turn.setup.sandbox.sandbox(environment);
+    sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
+    let host = team.host(sandbox, rules::host(&config), environment);
+    let model = choice.model.to_string();
+    let options = options(&given, model, workspace, environment);
+    let runtime = builder(store, choice, &turn, host, environment).start().await?;
+    let server = Server::new(runtime.clone()).with(options);
+    let bound = match (given.addr, socket(&given, environment)) {
+        (Some(address), _) => Bound::tcp(address, &server).await,
+        (None, socket) => Bound::unix(socket?).await,
+    };
+    let bound = match bound {
+        Ok(bound) => bound,
+        Err(error) => {
+            drop(runtime.shutdown().await);
+            return Err(Failure::usage(error.to_string()));
+        }
+    };
+    print(&format!("listening on {}\n", bound.at()))?;
+    let mut again = Signals::listen().map_err(|error| failed_to_start(&error))?;
+    let stop = async {
+        signals.next().await;
+        note("no new work is taken; running turns may finish, 10 s at most (press Ctrl-C again to leave them)");
+    };
+    let leave = async {
+        again.next().await;
+        again.next().await;
+    };
+    let leftover = tokio::select! {
+        leftover = tamtam_server::serve(server, bound, stop) => leftover,
+        // What runs is cut off, as by a crash: the next `serve` goes on with it.
+        () = leave => return Err(Failure::quiet(Exit::Aborted)),
+    };
+    match leftover.is_empty() {
+        true => Ok(Exit::Done),
+        false => Err(Failure::failed(format!("not all could be stopped: {leftover:?}"))),
+    }
+}
+
+/// Where the socket is: the named place, else one in the folder that the system makes for this user while they are logged in.
+fn socket(given: &ServeArguments, environment: &Environment) -> Result<PathBuf, Failure> {
+    if let Some(path) = &given.socket {
+        return Ok(environment.absolute(path));
+    }
+    let folder = environment.get("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("tamtam"));
+    // Where there is none, the user's own data folder: unlike the folder for temporary files, it is nobody else's.
+    let folder = folder.or_else(|| environment.data().map(|data| data.join("run")));
+    let folder =
+        folder.ok_or_else(|| Failure::usage("no folder for a socket is known: name one with --socket PATH"))?;
+    Ok(folder.join("tamtam.sock"))
+}
+
+fn options(given: &ServeArguments, model: String, workspace: PathBuf, environment: &Environment) -> ServerOptions {
+    let (turn, surroundings) = (given.turn.clone(), Arc::new(environment.clone()));
+    let make = move |new: &NewSession| new_session(new, &turn, &workspace, &surroundings);
+    let options = ServerOptions::default()
+        .new_session(move |new, _| make(new).map_err(|failure| Denied::Invalid(failure.message)))
+        .models([model]);
+    let token = given.token.as_deref().or_else(|| environment.get(TOKEN));
+    let options = token.into_iter().fold(options, |options, token| options.token(token));
+    let mut options = given.host.iter().fold(options, |options, name| options.host(name));
+    options.drain_time_max = DRAIN_MAX;
+    options.drills = given.drills;
+    options
+}
+
+/// The options of a session, as `run` makes them: the arguments of `serve`, the configuration of the session's folder, and what the
+/// client says.
+fn new_session(
+    new: &NewSession,
+    given: &TurnArguments,
+    workspace: &std::path::Path,
+    environment: &Environment,
+) -> Result<SessionOptions, Failure> {
+    let workspace = match &new.workspace {
+        Some(path) if path.is_absolute() => environment.workspace(Some(path))?,
+        Some(_) => return Err(Failure::usage("`workspace` is an absolute path")),
+        None => workspace.to_owned(),
+    };
+    let config = Config::load(environment, &workspace, given.config.as_deref())?;
+    let (mut turn, _) = config.over(given, None);
+    if let Some(profile) = &new.profile {
+        let named = profile.parse::<Profile>().map_err(|error| Failure::usage(error.to_string()))?;
+        turn.setup.permission.permission = Some(named);
+    }
+    let team = Team::load(&workspace, environment)?;
+    let options = SessionOptions::from_agent(team.agent(turn.setup.agent.as_deref())?, &workspace);
+    let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
+    let rights = rules::rights(&turn.setup.permission, &config, Audience::Someone)?;
+    options.rules_below = rights.session;
+    options.granted = config.granted_rules();
+    options.steps_max = new.steps_max.or(turn.max_steps).or(options.steps_max);
+    options.task_queue_max = Some(TASKS_QUEUED);
+    options.ask_limit = turn.ask_limit.map_or(options.ask_limit, |limit| limit.0);
+    // A client may come back later than the question.
+    options.asks_wait = new.asks_wait.unwrap_or(true);
+    turn.budget.apply(&mut options.budget);
+    if let Some(budget) = &new.budget {
+        budget.apply(&mut options.budget);
+    }
+    options.system = new.system.clone().or(options.system);
+    if let Some(tools) = &new.tools {
+        options = options.tools(tools.iter().cloned());
+    }
+    options.date = Some(prompt::today());
+    Ok(options)
+}
+
+/// The signals that end the command.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?]))
+    }
+
+    async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}

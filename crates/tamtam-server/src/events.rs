@@ -1,0 +1,222 @@
+//! The events of a session as a stream of server-sent events that a client can resume.
+//!
+//! **Only a durable event has an `id:` line.** So what a browser sends back as `Last-Event-ID` is always a place on the tape, and the
+//! stream goes on exactly behind it: the entry of that event is read again, because an entry may have several events, and those up
+//! to the named one are left out. Provisional events (deltas) do not replay, and have their id in the data only.
+//!
+//! **A client that reads too slowly costs a bounded ring and nothing else.** The stream pulls: while the client's socket is full,
+//! events wait in the session's ring, which is bounded and counts what it drops. The stream then says `lagged` once and ends; the
+//! client comes again with its last id, and what it missed is read from the tape.
+//!
+//! A change must keep that a stream ends with exactly one named frame (`lagged`, `draining` or `ended`), and that no id is sent for
+//! what cannot be resumed.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response, Sse,
+        sse::{Event as Frame, KeepAlive},
+    },
+};
+use futures_util::{StreamExt as _, stream};
+use serde_json::json;
+use tamtam::{
+    Event, EventKind, EventStream, Seq,
+    session::{EventId, Next},
+};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use crate::{
+    app::{App, Params, Seen},
+    problem::{Answered, Problem},
+};
+
+/// When a client comes again whose connection broke.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// When a client comes again whose server goes down.
+pub(crate) const COME_BACK: Duration = Duration::from_secs(5);
+
+/// Where a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Behind an entry, with all its events.
+    Entry(Seq),
+    /// Behind one event of an entry.
+    Event(EventId),
+}
+
+impl Place {
+    /// `SEQ`, or the id of a durable event: `SEQ.0.SUB`.
+    fn read(text: &str) -> Answered<Place> {
+        if let Ok(seq) = text.parse().map(Seq) {
+            return Ok(Place::Entry(seq));
+        }
+        match text.parse::<EventId>() {
+            Ok(id) if id.is_durable() => Ok(Place::Event(id)),
+            Ok(_) => Err(Problem::invalid(format!(
+                "the event {text} is on no tape: name the last one that had an `id:` line"
+            ))),
+            Err(bad) => Err(Problem::invalid(format!("{bad}; nor is it an entry"))),
+        }
+    }
+
+    /// The entry behind which the tape is read.
+    fn after(self) -> Seq {
+        match self {
+            Place::Entry(seq) => seq,
+            Place::Event(id) => Seq(id.seq.0.saturating_sub(1)),
+        }
+    }
+
+    /// Whether the client has had this event.
+    fn has(self, id: EventId) -> bool {
+        matches!(self, Place::Event(last) if id.is_durable() && id.seq == last.seq && id.sub <= last.sub)
+    }
+}
+
+pub(crate) async fn events(
+    State(app): State<App>,
+    Seen(session): Seen,
+    headers: HeaderMap,
+    mut params: Params,
+) -> Answered<Response> {
+    let after = params.take("after");
+    let deltas = flag(&mut params, "deltas", true)?;
+    let looks_on = flag(&mut params, "looks_on", false)?;
+    params.end()?;
+    // A browser that reconnects repeats its address, so the header is newer.
+    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?").to_owned());
+    let place = last.or(after).filter(|place| !place.is_empty()).map(|place| Place::read(&place)).transpose()?;
+    let permit = app.subscribers.clone().try_acquire_owned().map_err(|_| Problem::too_many("event streams"))?;
+    let mut events = match place {
+        Some(place) => session.events_after(place.after()).await?,
+        None => {
+            let id = session.id();
+            if !app.runtime.exists(id).await? {
+                return Err(Problem::not_found(format!("there is no session {id}")));
+            }
+            session.events()
+        }
+    };
+    if looks_on {
+        events.look_on();
+    }
+    let draining = app.draining.subscribe();
+    let stream = Streaming { events, place, deltas, draining, is_over: false, _permit: permit };
+    let frames = stream::unfold(stream, |mut stream| async move { stream.frame().await.map(|frame| (frame, stream)) });
+    Ok(respond(frames, app.options.beat))
+}
+
+/// A response that begins with the time after which a client comes again, and beats.
+pub(crate) fn respond(frames: impl stream::Stream<Item = Frame> + Send + 'static, beat: Duration) -> Response {
+    let first = stream::once(async { Frame::default().retry(RETRY) });
+    let frames = first.chain(frames).map(Ok::<_, Infallible>);
+    let beating = Sse::new(frames).keep_alive(KeepAlive::new().interval(beat).text("beat"));
+    ([("x-accel-buffering", "no")], beating).into_response()
+}
+
+fn flag(params: &mut Params, name: &str, default: bool) -> Answered<bool> {
+    match params.take(name).as_deref() {
+        None => Ok(default),
+        Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(_) => Err(Problem::invalid(format!("`{name}` is 0 or 1"))),
+    }
+}
+
+/// One client's stream.
+struct Streaming {
+    events: EventStream,
+    place: Option<Place>,
+    deltas: bool,
+    draining: watch::Receiver<bool>,
+    is_over: bool,
+    /// Its place among the subscribers.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Streaming {
+    /// The next frame; `None` after the last.
+    async fn frame(&mut self) -> Option<Frame> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            let next = tokio::select! {
+                // First what has happened: the end of a turn that a drain waited for is told before the stream ends.
+                biased;
+                next = self.events.next() => next,
+                () = is_true(&mut self.draining) => return Some(self.last(draining())),
+            };
+            match next {
+                Some(Next::Event(event)) if self.leaves_out(&event) => {}
+                Some(Next::Event(event)) => return Some(frame_of(&event)),
+                Some(Next::Lagged(missed)) => {
+                    return Some(self.last(named("lagged", &json!({ "missed": missed }))));
+                }
+                Some(_) => {}
+                None if *self.draining.borrow() => return Some(self.last(draining())),
+                None => {
+                    let why = json!({ "why": "the session was deleted, or its runtime is down" });
+                    return Some(self.last(named("ended", &why)));
+                }
+            }
+        }
+    }
+
+    fn last(&mut self, frame: Frame) -> Frame {
+        self.is_over = true;
+        frame
+    }
+
+    fn leaves_out(&self, event: &Event) -> bool {
+        let is_delta = matches!(
+            event.kind,
+            EventKind::TextDelta { .. } | EventKind::ReasoningDelta { .. } | EventKind::CallInput { .. }
+        );
+        (is_delta && !self.deltas) || self.place.is_some_and(|place| place.has(event.id))
+    }
+}
+
+/// Resolves when the value is true; never if it cannot become so any more.
+pub(crate) async fn is_true(value: &mut watch::Receiver<bool>) {
+    if value.wait_for(|is| *is).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn frame_of(event: &Event) -> Frame {
+    // No event has a key that is not text, which is all that could fail; JSON has no line break of its own.
+    let data = serde_json::to_string(event).unwrap_or_default();
+    let frame = Frame::default().data(data);
+    if event.id.is_durable() { frame.id(event.id.to_string()) } else { frame }
+}
+
+pub(crate) fn named(name: &'static str, data: &serde_json::Value) -> Frame {
+    Frame::default().event(name).data(data.to_string())
+}
+
+pub(crate) fn draining() -> Frame {
+    let retry_ms = u64::try_from(COME_BACK.as_millis()).unwrap_or(u64::MAX);
+    named("draining", &json!({ "retry_ms": retry_ms })).retry(COME_BACK)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_place_is_an_entry_or_a_durable_event() {
+        assert_eq!(Place::read("17").unwrap(), Place::Entry(Seq(17)));
+        assert_eq!(Place::read("17.0.2").unwrap(), Place::Event("17.0.2".parse().unwrap()));
+        for bad in ["", "x", "-1", "17.1.0", "17.0", "1.0.0.0", "17.0.99999999999", "99999999999999999999"] {
+            assert!(Place::read(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Place::read("0.0.0").unwrap().after(), Seq(0));
+    }
+}

@@ -1,0 +1,89 @@
+//! The page: its files, as they were when the program was built. They hold no data, so they need no token.
+
+use axum::{
+    extract::Path,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::problem::Problem;
+
+/// What a browser may do with the page: load the files next to it and ask this server.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A file with its content type.
+macro_rules! files {
+    ($($name:literal),* $(,)?) => { &[$(($name, include_bytes!(concat!("../page/", $name)))),*] };
+}
+
+/// Each file by its name. A test compares the list with the folder.
+const FILES: &[(&str, &[u8])] = files![
+    "actorview.js",
+    "api.js",
+    "askview.js",
+    "call.js",
+    "composer.js",
+    "dom.js",
+    "format.js",
+    "icon.svg",
+    "index.html",
+    "levers.js",
+    "main.js",
+    "sessionview.js",
+    "sse.js",
+    "style.css",
+    "talk.js",
+    "talkview.js",
+    "tree.js",
+    "treeview.js",
+];
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+pub(crate) async fn index() -> Response {
+    served("index.html")
+}
+
+pub(crate) async fn file(Path(name): Path<String>) -> Response {
+    served(&name)
+}
+
+fn served(name: &str) -> Response {
+    let Some((name, bytes)) = FILES.iter().find(|(file, _)| *file == name) else {
+        return Problem::not_found("the page has no such file").into_response();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, content_type(name)),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    let mut response = (headers, *bytes).into_response();
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_page_is_served_with_its_type() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+        let there = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let there: std::collections::BTreeSet<String> = there.collect();
+        let served: std::collections::BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(there, served);
+        assert!(served.iter().all(|name| content_type(name) != "application/octet-stream"));
+    }
+}
