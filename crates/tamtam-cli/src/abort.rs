@@ -17,12 +17,12 @@ use tamtam::{
 };
 
 use super::{
-    arguments::AbortArguments,
+    arguments::{AbortArguments, remote::ServerArguments},
     branch,
     environment::Environment,
     escape,
     failure::{Exit, Failure},
-    print, tapes,
+    print, remote, tapes,
 };
 
 /// How many sessions `doctor` names.
@@ -36,6 +36,10 @@ const ROOM: usize = 64 * 1024;
 
 /// Carries out the command.
 pub(super) async fn abort(given: &AbortArguments, environment: &Environment) -> Result<Exit, Failure> {
+    if given.at.is_some() {
+        let server = ServerArguments { at: given.at.clone(), token: given.token.clone() };
+        return remote::abort(&given.session, given.reason.as_deref(), &server, environment).await;
+    }
     let (store, id) = (environment.store(given.store.store.as_deref())?, &given.session);
     let before = tapes::state(&store, id)?.ok_or_else(|| TapeError::Missing { session: id.clone() })?;
     if before.is_idle() && before.turn.is_none() {

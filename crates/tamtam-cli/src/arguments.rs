@@ -6,6 +6,7 @@
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. A change must not
 //! look at the store, the variables or a folder here: arguments are refused for their form alone, before anything is opened.
 
+pub(super) mod remote;
 mod sessions;
 mod tape;
 
@@ -22,6 +23,10 @@ use super::{
     sandboxed::SandboxArguments,
 };
 
+use remote::{
+    AnswerArguments, AttachArguments, CrashesArguments, DrainArguments, LeverArguments, PsArguments, RemoveArguments,
+    SendArguments, TreeArguments,
+};
 use sessions::label;
 pub(super) use sessions::{SessionsArguments, labels};
 pub(super) use tape::{
@@ -58,6 +63,32 @@ pub(super) enum Command {
     Abort(AbortArguments),
     /// Serve sessions over HTTP, with events, levers and a page, until a signal comes
     Serve(Box<ServeArguments>),
+    /// List the sessions that a server has awake, those that need a person first
+    Ps(PsArguments),
+    /// Show the supervision tree of a server
+    Tree(TreeArguments),
+    /// Follow a session of a server, and type to steer it
+    Attach(AttachArguments),
+    /// Send a message to a session of a server
+    Send(SendArguments),
+    /// Answer a question of a session of a server
+    Answer(AnswerArguments),
+    /// Stop an actor of a server; a session goes on with its next message
+    Stop(LeverArguments),
+    /// Restart an actor of a server; what it has open goes on
+    Restart(LeverArguments),
+    /// Keep an actor of a server stopped
+    Park(LeverArguments),
+    /// Let a parked actor of a server run again
+    Unpark(LeverArguments),
+    /// Put an idle session of a server to sleep
+    Passivate(LeverArguments),
+    /// Show why actors of a server crashed
+    Crashes(CrashesArguments),
+    /// Let a server take no new messages, and wait until its sessions are at rest
+    Drain(DrainArguments),
+    /// Delete a session of a server
+    Rm(RemoveArguments),
     /// Run one tool without asking for approval, and print the result as JSON
     Tool(ToolArguments),
     /// Show what the permission rules would decide about a call, without running it
@@ -134,6 +165,12 @@ pub(super) struct AbortArguments {
     /// Why, in a few words that its tape keeps
     #[arg(long, value_name = "WORDS")]
     pub(super) reason: Option<String>,
+    /// Abort it in the server that runs it, which listens there
+    #[arg(long, value_name = "PLACE", conflicts_with = "store")]
+    pub(super) at: Option<String>,
+    /// Token of that server [default: the variable TAMTAM_SERVE_TOKEN]
+    #[arg(long, value_name = "TOKEN", requires = "at")]
+    pub(super) token: Option<String>,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }

@@ -32,6 +32,7 @@ mod one_call;
 mod output;
 mod progress;
 mod prompt;
+mod remote;
 mod render;
 mod replay;
 mod restore;
@@ -57,6 +58,7 @@ use clap::Parser as _;
 use arguments::{Arguments, Command, ConfigCommand, PromptCommand, TapeCommand};
 use environment::Environment;
 use failure::{Exit, Failure};
+use remote::Lever;
 
 /// How long work on blocking threads may delay the end of the process.
 const LAST_WAIT: Duration = Duration::from_millis(200);
@@ -100,6 +102,19 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Abort(arguments) => abort::abort(&arguments, environment).await,
         Command::Serve(arguments) => serve::serve(*arguments, environment).await,
+        Command::Ps(arguments) => remote::ps(&arguments, environment).await,
+        Command::Tree(arguments) => remote::tree(&arguments, environment).await,
+        Command::Attach(arguments) => remote::attach(&arguments, environment).await,
+        Command::Send(arguments) => remote::send(&arguments, environment).await,
+        Command::Answer(arguments) => remote::answer(&arguments, environment).await,
+        Command::Stop(arguments) => remote::lever(Lever::Stop, &arguments, environment).await,
+        Command::Restart(arguments) => remote::lever(Lever::Restart, &arguments, environment).await,
+        Command::Park(arguments) => remote::lever(Lever::Park, &arguments, environment).await,
+        Command::Unpark(arguments) => remote::lever(Lever::Unpark, &arguments, environment).await,
+        Command::Passivate(arguments) => remote::lever(Lever::Passivate, &arguments, environment).await,
+        Command::Crashes(arguments) => remote::crashes(&arguments, environment).await,
+        Command::Drain(arguments) => remote::drain(&arguments, environment).await,
+        Command::Rm(arguments) => remote::remove(&arguments, environment).await,
         Command::Tool(arguments) => one_call::tool(arguments, environment).await,
         Command::Permit(arguments) => one_call::permit(&arguments, environment),
         Command::Config { command: ConfigCommand::Show(given) } => config::show(&given, environment),

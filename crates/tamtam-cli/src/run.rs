@@ -19,7 +19,7 @@ mod listener;
 mod narrator;
 mod open;
 mod used;
-mod view;
+pub(crate) mod view;
 
 use std::{sync::Arc, time::Duration};
 

@@ -28,7 +28,7 @@ use super::{
 };
 
 /// The variable with the token.
-const TOKEN: &str = "TAMTAM_SERVE_TOKEN";
+pub(super) const TOKEN: &str = "TAMTAM_SERVE_TOKEN";
 
 /// How long running turns may go on after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -91,6 +91,11 @@ fn socket(given: &ServeArguments, environment: &Environment) -> Result<PathBuf, 
     if let Some(path) = &given.socket {
         return Ok(environment.absolute(path));
     }
+    default_socket(environment)
+}
+
+/// The socket that `serve` listens on where none is named.
+pub(super) fn default_socket(environment: &Environment) -> Result<PathBuf, Failure> {
     let folder = environment.get("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("tamtam"));
     // Where there is none, the user's own data folder: unlike the folder for temporary files, it is nobody else's.
     let folder = folder.or_else(|| environment.data().map(|data| data.join("run")));
