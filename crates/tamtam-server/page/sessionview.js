@@ -59,7 +59,10 @@ export class SessionView {
         about = await get(session(this.id));
         if (about.seq === seq) break;
       }
-      const rest = await Promise.all(['queue', 'asks', 'tasks'].map((name) => get(session(this.id, `/${name}`))));
+      // A parked session can be read, but what waits in it is told only once it is unparked.
+      this.parked = false;
+      const whenUp = (error) => { if (error.kind !== 'parked') throw error; this.parked = true; return {}; };
+      const rest = await Promise.all(['queue', 'asks', 'tasks'].map((name) => get(session(this.id, `/${name}`)).catch(whenUp)));
       if (run !== this.run) return;
       this.about = about;
       this.cursor = page.next;
@@ -70,7 +73,12 @@ export class SessionView {
       if (run !== this.run) return;
       if (error.status === 401) this.login();
       else if (error.kind === 'away') setTimeout(() => run === this.run && this.load(), 2_000);
-      else { say(this.link, error.message); complain(error); }
+      else {
+        this.about = { status: error.kind.replaceAll('_', ' ') };
+        this.composer.form.hidden = error.kind === 'not_found';
+        say(this.link, error.message);
+        this.head();
+      }
     }
   }
 
@@ -132,6 +140,7 @@ export class SessionView {
   tree(node, children) {
     this.node = node;
     this.children = children;
+    if (this.parked && node?.status === 'running') this.load();
     this.actor.draw(node);
     this.head();
     this.drawTasks();
