@@ -243,6 +243,19 @@ await step('a lever asks before it acts: the actor is restarted by hand', async 
   await page.waitForFunction((old) => Number(document.querySelector('.actor > .facts')?.innerText.match(/Incarnation\s+(\d+)/)?.[1]) > old, before);
 });
 
+await step('the running turn is aborted, with a reason, after a confirmation', async () => {
+  const id = `${ID}-aborted`;
+  await api('POST', '/v1/sessions', { id, prompt: { text: 'Repair it.' } });
+  await page.goto(`${address}/#/session/${id}`);
+  await page.locator('.ask').first().waitFor();
+  await page.getByRole('button', { name: 'Abort the turn…' }).first().click();
+  await page.getByRole('dialog').locator('input').fill('not now');
+  await page.getByRole('dialog').getByRole('button', { name: 'Abort the turn' }).click();
+  await items.locator('.note', { hasText: 'Turn ended: aborted: not now' }).waitFor();
+  await page.locator('.ask').first().waitFor({ state: 'detached' });
+  await page.locator('.stop').waitFor({ state: 'hidden' });
+});
+
 await step('a session that crashed too often is parked: it needs a person, can be read, and is unparked from here', async () => {
   const id = `${ID}-poison`;
   await api('POST', '/v1/sessions', { id });
