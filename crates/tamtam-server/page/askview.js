@@ -21,8 +21,10 @@ function offers(ask, answer) {
 function budget(ask, answer) {
   const breach = ask.breach ?? ask;
   const name = breach.resource === 'usd' ? 'micro_usd' : breach.resource;
-  const by = h('input', { type: 'number', min: '1', id: `raise-${ask.ask}`, value: String(breach.max ?? 1) });
-  return [h('p', null, ask.text ?? `${amount(breach.resource, breach.used ?? 0)} of ${amount(breach.resource, breach.max ?? 0)} are used (${breach.extent}).`),
+  // The least that lets the next step go on, and not less than as much again.
+  const short = (breach.used ?? 0) + (breach.held ?? 0) + (breach.needs ?? 0) - (breach.max ?? 0);
+  const by = h('input', { type: 'number', min: '1', id: `raise-${ask.ask}`, value: String(Math.max(breach.max ?? 1, short)) });
+  return [h('p', null, ask.text ?? `${amount(breach.resource, breach.used ?? 0)} of ${amount(breach.resource, breach.max ?? 0)} are used (${breach.extent})${breach.needs ? `; the next step needs ${amount(breach.resource, breach.needs)}` : ''}.`),
     h('div', { class: 'buttons' }, h('label', { for: by.id }, `Raise ${name} by`), by,
       button('Raise', () => answer({ grant: 'raise', by: { [name]: Number(by.value) } }), { class: 'primary' }),
       button('Stop here', () => answer({ grant: 'reject' }), { class: 'danger' }))];

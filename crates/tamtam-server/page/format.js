@@ -18,6 +18,9 @@ export function duration(ms) {
 /** How long something has lasted at `now`. A clock of the server that is ahead of ours gives zero, not a negative time. */
 export const since = (at, now) => (at ? duration(Math.max(0, now - at)) : '');
 
+/** A duration in its largest unit alone, for narrow places. */
+export const coarse = (words) => words.split(' ').slice(0, 2).join(' ');
+
 const two = (n) => String(n).padStart(2, '0');
 
 /** The time of day, as `13:02:07`. */

@@ -36,6 +36,12 @@ async function pull({ name, label, effect, path, subject, options = {} }) {
   }
 }
 
+/** Aborts the running turn of a session, after a confirmation: the lever that must be in reach. */
+export function abort(id) {
+  const [name, label, effect, , options] = OF_SESSION[0];
+  return pull({ name, label, effect, path: session(id, `/${name}`), subject: id, options });
+}
+
 const entry = ([name, label, effect, when, options], path, subject, node) => when(node) && h('li', null,
   button(`${label}…`, () => pull({ name, label, effect, path, subject, options }), { class: options?.danger ? 'danger' : '', 'data-lever': name }), h('span', null, effect));
 

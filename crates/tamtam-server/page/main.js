@@ -122,10 +122,16 @@ const THEMES = ['auto', 'light', 'dark'];
 function theme(name) {
   document.documentElement.dataset.theme = name;
   say($('theme'), `Theme: ${name}`);
-  localStorage.setItem('theme', name);
+  remembered((storage) => storage.setItem('theme', name));
 }
 
-theme(THEMES.includes(localStorage.getItem('theme')) ? localStorage.getItem('theme') : 'auto');
+/** A browser may refuse the storage; then the choice lasts until the page is closed. */
+function remembered(use) {
+  try { return use(localStorage); } catch { return null; }
+}
+
+const before = remembered((storage) => storage.getItem('theme'));
+theme(THEMES.includes(before) ? before : 'auto');
 $('theme').addEventListener('click', () => theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]));
 $('drain').addEventListener('click', drain);
 $('find').addEventListener('input', () => tree.search($('find').value));

@@ -6,6 +6,7 @@ import { follow, get, post, session } from './api.js';
 import { ActorView } from './actorview.js';
 import { askView } from './askview.js';
 import { Composer } from './composer.js';
+import { abort } from './levers.js';
 import { doing, state } from './tree.js';
 import { lastExit } from './treeview.js';
 import { TalkView } from './talkview.js';
@@ -31,11 +32,12 @@ export class SessionView {
     this.panes = [pane('talk', h('div', { class: 'scroll', tabindex: '0', 'aria-label': 'Conversation' }, this.more, this.list), this.askBox, this.composer.form), pane('tasks', this.tasks),
       pane('actor', h('div', { class: 'scroll' }, this.actor.root))];
     this.title = h('h2');
+    this.stop = button('Abort the turn…', () => abort(id), { class: 'danger stop', hidden: true });
     this.facts = h('p', { class: 'figures' });
     this.because = h('span');
     this.why = h('p', { class: 'why', hidden: true }, this.because, ' ', button('See the report', () => this.show('actor'), { class: 'plain' }));
     this.link = h('span', { class: 'receipt', role: 'status' });
-    this.root = h('div', { class: 'session', 'aria-label': `Session ${id}`, role: 'group' }, h('div', { class: 'top' }, h('a', { href: '#/', class: 'back' }, '← Tree'), this.title, this.link, this.facts, this.why,
+    this.root = h('div', { class: 'session', 'aria-label': `Session ${id}`, role: 'group' }, h('div', { class: 'top' }, h('a', { href: '#/', class: 'back' }, '← Tree'), h('div', { class: 'name' }, this.title, this.stop), this.link, this.facts, this.why,
       h('div', { role: 'tablist', 'aria-label': 'Parts of the session' }, this.tabs)), this.panes);
     this.view = new TalkView(this.list);
     this.show('talk');
@@ -59,7 +61,10 @@ export class SessionView {
         about = await get(session(this.id));
         if (about.seq === seq) break;
       }
-      const rest = await Promise.all(['queue', 'asks', 'tasks'].map((name) => get(session(this.id, `/${name}`))));
+      // A parked session can be read, but what waits in it is told only once it is unparked.
+      this.parked = false;
+      const whenUp = (error) => { if (error.kind !== 'parked') throw error; this.parked = true; return {}; };
+      const rest = await Promise.all(['queue', 'asks', 'tasks'].map((name) => get(session(this.id, `/${name}`)).catch(whenUp)));
       if (run !== this.run) return;
       this.about = about;
       this.cursor = page.next;
@@ -70,7 +75,12 @@ export class SessionView {
       if (run !== this.run) return;
       if (error.status === 401) this.login();
       else if (error.kind === 'away') setTimeout(() => run === this.run && this.load(), 2_000);
-      else { say(this.link, error.message); complain(error); }
+      else {
+        this.about = { status: error.kind.replaceAll('_', ' ') };
+        this.composer.form.hidden = error.kind === 'not_found';
+        say(this.link, error.message);
+        this.head();
+      }
     }
   }
 
@@ -132,6 +142,7 @@ export class SessionView {
   tree(node, children) {
     this.node = node;
     this.children = children;
+    if (this.parked && node?.status === 'running') this.load();
     this.actor.draw(node);
     this.head();
     this.drawTasks();
@@ -151,6 +162,7 @@ export class SessionView {
       this.headWord = `${name} ${word}`;
       this.title.replaceChildren(name, ' ', chip(word, tone));
     }
+    this.stop.hidden = !this.talk.turn;
     const does = node ? doing(node) : {};
     const left = Object.entries(this.talk.left ?? node?.left ?? {}).map(([resource, n]) => `${amount(resource, n)} left`);
     say(this.facts, [name !== this.id && this.id, does.text && `${does.text} · ${since(does.at, now)}`, about?.agent, this.talk.turn?.model ?? about?.model, node?.tokens !== undefined && `${tokens(node.tokens)} tokens`,

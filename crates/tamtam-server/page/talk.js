@@ -209,7 +209,7 @@ const FOLDS = {
 };
 
 const waits = (event) => ({ id: event.message.id, text: textOf(event.message), files: filesOf(event.message), delivery: event.delivery,
-  stage: 'accepted', accepted: event.time });
+  stage: 'accepted', accepted: event.time, seq: Number(event.id.split('.', 1)[0]) });
 
 /** Folds one event. An event that this page does not know changes nothing. */
 export function fold(talk, event) {

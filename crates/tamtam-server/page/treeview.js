@@ -2,7 +2,7 @@
 // names the active row, so that a row that scrolls away takes no focus with it.
 
 import { h, say } from './dom.js';
-import { cost, reason, since, tokens } from './format.js';
+import { coarse, cost, reason, since, tokens } from './format.js';
 import { costOf, doing, rollUp, rows, seen, shape, state } from './tree.js';
 
 export class TreeView {
@@ -138,7 +138,7 @@ export class TreeView {
     // Where the column of the last restart has no room, its words join what the node does; in front of it while they are news.
     const news = this.narrow && exit && now - (node.last_exit_at ?? 0) < 60_000;
     say(slot.what, [below, news && exit, what, this.narrow && !news && exit].filter(Boolean).join(' · '));
-    say(slot.age, age);
+    say(slot.age, this.narrow ? coarse(age) : age);
     slot.doing.title = `${slot.what.textContent} · ${age}`;
     say(slot.exit, exit);
     slot.exit.title = slot.exit.textContent;

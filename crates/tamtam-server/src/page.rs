@@ -1,7 +1,7 @@
 //! The page: its files, as they were when the program was built. They hold no data, so they need no token.
 
 use axum::{
-    extract::Path,
+    extract::{OriginalUri, Path},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -49,8 +49,18 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-pub(crate) async fn index() -> Response {
-    served("index.html")
+/// The page itself. Where a host mounts the router under a path, the page's files are under that path too.
+pub(crate) async fn index(OriginalUri(asked): OriginalUri) -> Response {
+    let prefix = asked.path().trim_end_matches('/');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~' | b'%');
+    let mut page = served("index.html");
+    // A path with other characters could end the attribute that it is put into.
+    if !prefix.is_empty() && prefix.bytes().all(is_plain) {
+        let text = String::from_utf8_lossy(include_bytes!("../page/index.html"));
+        *page.body_mut() = text.replace("=\"/page/", &format!("=\"{prefix}/page/")).into();
+        page.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    page
 }
 
 pub(crate) async fn file(Path(name): Path<String>) -> Response {

@@ -8,6 +8,7 @@ test('a duration has at most two units', () => {
   for (const [ms, words] of cases) assert.equal(format.duration(ms), words);
   assert.equal(format.since(2_000, 1_000), '0.0 s', 'a clock that is ahead gives no negative time');
   assert.equal(format.since(undefined, 1_000), '');
+  assert.deepEqual(['3 min 20 s', '12 s', ''].map(format.coarse), ['3 min', '12 s', '']);
 });
 
 test('money is shown in dollars, and an unknown price is never shown as nothing', () => {

@@ -293,7 +293,7 @@ function ofActor(name, method, lever, body) {
   const found = byName(name);
   if (!found) return problem(404, 'not_found', `there is no actor ${name}`);
   if (method === 'GET') return ok({ node: found, crashes: crashes.filter((each) => each.path === found.path).slice(-5), trace: [{ ago_ms: 900, kind: 'message', what: 'send' }, { ago_ms: 12, kind: 'message', what: 'answered', number: 4 }] });
-  if (lever === 'crash') crash(found.key, body.words);
+  if (lever === 'crash') crash(found.key, body.words, found.restarts === 2);
   if (lever === 'restart') patch(found.key, { incarnation: found.incarnation + 1, restarts: found.restarts + 1, started_at: Date.now(), last_exit: { kind: 'shutdown', detail: 'restart by hand' }, last_exit_at: Date.now() });
   if (lever === 'park') patch(found.key, { status: 'parked', reading: 'post_mortem' });
   if (lever === 'unpark') patch(found.key, { status: 'running', reading: 'fresh', phase: 'idle', doing: undefined, incarnation: found.incarnation + 1, started_at: Date.now() });
@@ -335,7 +335,10 @@ function answer(method, url, body, request, response) {
     return ok({ session: { session: body.id, seq: one.seq }, receipt: body.prompt ? one.send({ id: `p${one.seq}`, ...body.prompt }) : null }, 201);
   }
   if (what === 'sessions') {
-    const one = open(decodeURIComponent(name));
+    const id = decodeURIComponent(name);
+    if (!played.has(id) && !byName(id)) return problem(404, 'not_found', `there is no session ${id}`);
+    const one = open(id);
+    if (method === 'GET' && ['queue', 'asks', 'tasks'].includes(rest[0]) && nodes.get(one.key)?.status === 'parked') return problem(409, 'parked', 'the session is parked');
     if (method === 'GET' && rest[0] === 'events') { events(one, url.searchParams.get('after'), response); return null; }
     return ofSession(one, method, rest, body, url);
   }

@@ -243,6 +243,46 @@ await step('a lever asks before it acts: the actor is restarted by hand', async 
   await page.waitForFunction((old) => Number(document.querySelector('.actor > .facts')?.innerText.match(/Incarnation\s+(\d+)/)?.[1]) > old, before);
 });
 
+await step('the running turn is aborted, with a reason, after a confirmation', async () => {
+  const id = `${ID}-aborted`;
+  await api('POST', '/v1/sessions', { id, prompt: { text: 'Repair it.' } });
+  await page.goto(`${address}/#/session/${id}`);
+  await page.locator('.ask').first().waitFor();
+  await page.getByRole('button', { name: 'Abort the turn…' }).first().click();
+  await page.getByRole('dialog').locator('input').fill('not now');
+  await page.getByRole('dialog').getByRole('button', { name: 'Abort the turn' }).click();
+  await items.locator('.note', { hasText: 'Turn ended: aborted: not now' }).waitFor();
+  await page.locator('.ask').first().waitFor({ state: 'detached' });
+  await page.locator('.stop').waitFor({ state: 'hidden' });
+});
+
+await step('a session that crashed too often is parked: it needs a person, can be read, and is unparked from here', async () => {
+  const id = `${ID}-poison`;
+  await api('POST', '/v1/sessions', { id });
+  await page.locator('#find').fill(id);
+  for (let n = 0; n < 3; n += 1) {
+    await row(id).filter({ hasText: n ? `restarted ${n}×` : 'idle' }).filter({ hasText: 'idle' }).first().waitFor();
+    await api('POST', `/v1/actors/${id}/crash`, { words: CRASH });
+  }
+  const needs = page.locator('#rows > .needs', { hasText: id });
+  await needs.filter({ hasText: 'parked' }).waitFor();
+  await needs.click();
+  await page.locator(`.session[aria-label="Session ${id}"] h2`, { hasText: 'parked' }).waitFor();
+  await page.getByRole('button', { name: 'See the report' }).click();
+  await page.locator('.actor .crash[open] summary', { hasText: CRASH }).waitFor();
+  await page.locator('[data-lever=unpark]').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Unpark' }).click();
+  await page.locator('.session h2', { hasText: 'idle' }).waitFor();
+  assert.equal(await page.locator('#complaint').isVisible(), false);
+  await page.locator('#find').fill('');
+});
+
+await step('a session that does not exist is said not to exist', async () => {
+  await page.goto(`${address}/#/session/nonesuch`);
+  await page.locator('.session h2', { hasText: 'not found' }).waitFor();
+  assert.equal(await page.locator('#steer-text').isVisible(), false);
+});
+
 await step('all crash reports are on a page of their own', async () => {
   await page.getByRole('link', { name: 'Crashes' }).click();
   await page.locator('#panel .crash', { hasText: CRASH }).first().waitFor();

@@ -193,6 +193,26 @@ async fn a_server_is_bound_safely() {
     lab.end().await;
 }
 
+/// A host nests the router under a path: the page's files and the routes are under it, and a path cannot break out of the page.
+#[tokio::test]
+async fn a_host_nests_the_router_under_a_path() {
+    let mut lab = Lab::new().await;
+    let app = axum::Router::new().nest("/agents", lab.server.router()).nest("/of/{tenant}", lab.server.router());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let served = (lab.at, lab.at = listener.local_addr().unwrap()).0;
+    let host = tokio::spawn(async { axum::serve(listener, app).await });
+    let page = lab.ask("GET", "/agents", Value::Null).await;
+    assert!(page.body.contains("=\"/agents/page/main.js\"") && !page.body.contains("=\"/page/"), "{page:?}");
+    assert_eq!(lab.ask("GET", "/agents/page/main.js", Value::Null).await.status, 200);
+    assert_eq!(lab.get("/agents/v1").await["name"], "tamtam");
+    assert!(lab.ask("GET", "/of/ann", Value::Null).await.body.contains("=\"/of/ann/page/main.js\""));
+    let odd = lab.ask("GET", "/of/a\"b'c", Value::Null).await;
+    assert!(!odd.body.contains("a\"b"), "{odd:?}");
+    host.abort();
+    lab.at = served;
+    lab.end().await;
+}
+
 /// The page has a policy without inline scripts, and no path leads out of its folder.
 #[tokio::test]
 async fn the_page_has_a_strict_policy() {

@@ -20,7 +20,8 @@ async fn three_hundred_sends_at_the_end_of_a_turn_are_each_answered_once() {
     let send = |n: usize| {
         let lab = &lab;
         async move {
-            let delivery = if n.is_multiple_of(2) { json!({ "delivery": "steer" }) } else { json!({ "when_room": true }) };
+            let delivery =
+                if n.is_multiple_of(2) { json!({ "delivery": "steer" }) } else { json!({ "when_room": true }) };
             let mut message = json!({ "id": format!("m{n}"), "text": format!("words {n}") });
             message.as_object_mut().unwrap().extend(delivery.as_object().unwrap().clone());
             lab.ask("POST", "/v1/sessions/s/messages", message).await
