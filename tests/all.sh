@@ -18,6 +18,13 @@ if ! (cd tests/aimock && npm ci --no-audit --no-fund --loglevel=error); then
   exit 1
 fi
 
+# The browser of the page's test, and what judges the page in it (npm, pinned by a lock file).
+page=crates/tamtam-server/tests/page
+if ! (cd "$page" && npm ci --no-audit --no-fund --loglevel=error); then
+  echo "failed to install the browser: node and npm are needed" >&2
+  exit 1
+fi
+
 # run NAME COMMAND…: runs one part, keeps its output, and goes on. A part that fails without a failed test of its own (it did not
 # build, it broke off) counts as one failure.
 run() {
@@ -46,9 +53,12 @@ cargo_test() {
 }
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
 run build cargo_test --no-run --lib --bins --tests --benches --example peer_driver
-run tests cargo_test --no-fail-fast --lib --bins --test it --test program
+run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server
 run bdd cargo_test --test bdd
 run doc cargo_test --doc
+# The page: its values, and then the whole of it in a browser, over the program.
+run page-values npm --prefix "$page" test
+run page node "$page/run.mjs" --start target/debug/tamtam
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
@@ -97,7 +107,7 @@ while read -r p f; do
   failed=$((failed + f))
 done < <(
   cat "$results"/*.log | sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p'
-  for part in bdd hosts first-hour api weight coverage-tests features; do
+  for part in bdd page-values page hosts first-hour api weight coverage-tests features; do
     sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$results/$part.log" | tail -n 1
   done
 )

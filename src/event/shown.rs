@@ -37,9 +37,9 @@ macro_rules! shown_as {
 
 shown_as!(limits: Limits => |given| given.shown(), |read: ShownLimits| read.into());
 shown_as!(spent: Spent => |given| given.shown(), |read: ShownSpent| read.into());
-shown_as!(breach: Breach => |given| given.shown(), |read: Breach| read.from_shown());
+shown_as!(breach: Breach => |given| given.shown(), |read: Breach| Breach::of_shown(read));
 shown_as!(outcome: Outcome => |given| given.shown(), |read: Outcome| match read {
-    Outcome::Budget { breach, no_switch } => Outcome::Budget { breach: breach.from_shown(), no_switch },
+    Outcome::Budget { breach, no_switch } => Outcome::Budget { breach: Breach::of_shown(breach), no_switch },
     other => other,
 });
 shown_as!(cost: Cost => |given| given.shown(), |read: ShownCost| read.into());
@@ -139,7 +139,7 @@ impl ShownDown {
     fn back(self) -> Down {
         let ShownDown { reason, text, steps, usage, spent, lent } = self;
         let reason = match reason {
-            DownReason::Budget { breach } => DownReason::Budget { breach: breach.from_shown() },
+            DownReason::Budget { breach } => DownReason::Budget { breach: Breach::of_shown(breach) },
             other => other,
         };
         Down { reason, text: text.into(), steps, usage, spent: spent.map(Spent::from), lent: lent.into() }

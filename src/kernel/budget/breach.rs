@@ -107,14 +107,14 @@ impl Breach {
 
     /// What [`Breach::shown`] made this from, to the millionth.
     #[must_use]
-    pub(crate) fn from_shown(self) -> Breach {
-        let Breach { max, used, reserved, needs, .. } = self;
+    pub(crate) fn of_shown(shown: Breach) -> Breach {
+        let Breach { max, used, reserved, needs, .. } = shown;
         let pico = |amount: u64| amount.saturating_mul(PICO_IN_MICRO);
-        match self.resource {
+        match shown.resource {
             Resource::Usd => {
-                Breach { max: pico(max), used: pico(used), reserved: pico(reserved), needs: pico(needs), ..self }
+                Breach { max: pico(max), used: pico(used), reserved: pico(reserved), needs: pico(needs), ..shown }
             }
-            _ => self,
+            _ => shown,
         }
     }
 

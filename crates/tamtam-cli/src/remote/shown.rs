@@ -155,6 +155,7 @@ pub(super) fn crashes(crashes: &[Value]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 

@@ -21,7 +21,7 @@ async fn all(lab: &Lab, session: &str, last: &str) -> Vec<Frame> {
     seen
 }
 
-/// U-01 … the client breaks off after every event, with each way to come again, and over a restart of the server: it sees each
+/// The client breaks off after every event, with each way to come again, and over a restart of the server: it sees each
 /// durable event once and in order. Ids are those of the events.
 #[tokio::test]
 async fn a_client_that_breaks_off_anywhere_misses_and_doubles_nothing() {
