@@ -204,6 +204,9 @@ pub enum OpenError {
     /// A child has too many labels, together with those of its parent.
     #[error(transparent)]
     Labels(#[from] BadLabel),
+    /// Sessions with these labels are drained ([`Labelled::drain`](crate::runtime::Labelled::drain)).
+    #[error("sessions with these labels are drained: make it in the next runtime")]
+    Drained,
     /// The runtime is draining or shut down.
     #[error("the runtime is shutting down and opens no sessions")]
     Closed,

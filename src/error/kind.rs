@@ -133,7 +133,7 @@ impl OpenError {
             | OpenError::UnknownTools { .. }
             | OpenError::Options(_)
             | OpenError::Labels(_) => Kind::Invalid,
-            OpenError::Closed => Kind::Closed,
+            OpenError::Closed | OpenError::Drained => Kind::Closed,
             OpenError::Parked { .. } => Kind::Parked,
             OpenError::Stopped { .. } | OpenError::Unavailable | OpenError::NoAnswer { .. } => Kind::Retry,
             OpenError::Queued { .. } => Kind::Busy,

@@ -67,6 +67,9 @@ pub enum BadLabel {
         /// The key of both.
         key: String,
     },
+    /// No label is given, where one is needed to tell some sessions from all.
+    #[error("no label is given: that would be all sessions")]
+    None,
     /// There are too many labels.
     #[error("there is no room for the label {key}: the limit is {LABELS_MAX} labels")]
     TooMany {
