@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use tamtam::{
-    Delivery, OpenError, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
-    model::{Reply, Scripted},
+    Delivery, ModelRef, OpenError, Outcome, Runtime, SendError, Session, SessionId, SessionOptions,
+    model::{ErrorKind, Model, ModelError, Models, Reply, Request, Scripted},
     permission::Profile,
     session::{BadLabel, ForkOptions, Grant, Labels, Open, TaskRequest},
     tape::{Behind, Deleted},
@@ -240,7 +240,63 @@ async fn the_open_asks_of_a_tenant_are_listed_once() {
     session.wait().await.unwrap();
     assert_eq!(acme.asks().await.asks, []);
     assert_eq!(runtime.labelled(tenant("globex")).unwrap().asks().await.asks.len(), 1);
+    // The tree has the labels too.
+    let node = |id: &str| serde_json::to_value(runtime.tree().find(id).unwrap()).unwrap();
+    assert_eq!(
+        (&node("a")["labels"], &node("b")["labels"]),
+        (&json!({ "tenant": "acme" }), &json!({ "tenant": "globex" }))
+    );
+    assert!(!runtime.tree().to_string().contains("globex"));
     drop(idle);
     other.abort("enough").await.unwrap();
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Models of tenants: each has a script of its own, and who is no tenant has none.
+struct Tenants([(&'static str, Arc<Scripted>); 2]);
+
+impl Models for Tenants {
+    fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::new(ErrorKind::NotFound, format!("{name} is there for tenants alone")))
+    }
+
+    fn find_for(&self, name: &ModelRef, request: &Request) -> Result<Arc<dyn Model>, ModelError> {
+        let of = request.labels.get("tenant");
+        match self.0.iter().find(|(tenant, _)| Some(*tenant) == of) {
+            Some((_, script)) => script.find(name),
+            None => self.find(name),
+        }
+    }
+}
+
+/// Point 5 of "Where the docs failed me" in the host's trial: a model was told nothing of its session, so there was no key and no quota
+/// for a tenant. Requests for summaries have it too; a new label holds from the next request on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_sees_the_session_and_the_labels_of_a_request() {
+    let folder = taped::folder();
+    let script = || Arc::new(Scripted::from_fn(|_| Reply::text("done")));
+    let (acme, globex) = (script(), script());
+    let models = Tenants([("acme", acme.clone()), ("globex", globex.clone())]);
+    let builder = Runtime::builder().store(folder.path().join("store")).tools(tamtam::tools::full());
+    let runtime = builder.models(Arc::new(models), "own/model".parse().unwrap()).start().await.unwrap();
+    let session = create(&runtime, folder.path(), "a", "acme").await;
+    for _ in 0..3 {
+        say(&session, &"a long message ".repeat(8_000)).await;
+    }
+    session.compact().await.unwrap();
+    session.wait().await.unwrap();
+    while acme.requests().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    session.set_labels(tenant("globex")).await.unwrap();
+    say(&session, "and now?").await;
+    for (of, script, count) in [("acme", &acme, 4), ("globex", &globex, 1)] {
+        let asked: Vec<_> = script.requests().iter().map(|one| (one.session.clone(), one.labels.clone())).collect();
+        assert_eq!(asked, vec![(Some(session.id().clone()), tenant(of)); count]);
+    }
+    session.set_labels(Labels::default()).await.unwrap();
+    let answer = session.prompt("without").await.unwrap().wait().await.unwrap();
+    let Outcome::Failed { error } = answer.outcome else { panic!("{answer:?}") };
+    assert!(error.contains("for tenants alone"), "{error}");
     assert!(runtime.shutdown().await.is_empty());
 }
