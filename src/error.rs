@@ -204,6 +204,9 @@ pub enum OpenError {
     /// A child has too many labels, together with those of its parent.
     #[error(transparent)]
     Labels(#[from] BadLabel),
+    /// Sessions with these labels are drained ([`Labelled::drain`](crate::runtime::Labelled::drain)).
+    #[error("sessions with these labels are drained: make it in the next runtime")]
+    Drained,
     /// The runtime is draining or shut down.
     #[error("the runtime is shutting down and opens no sessions")]
     Closed,
@@ -369,6 +372,8 @@ mod tests {
             Refusal::Empty,
             Refusal::NotWaiting { id: "m-1".into() },
             Refusal::Withdrawn { id: "m-1".into() },
+            Refusal::OtherWords { id: "m-1".into(), first: Seq(7) },
+            Refusal::OtherTask { first: Seq(7) },
             Refusal::AskClosed { ask: Seq(3) },
             Refusal::Ended,
             Refusal::NothingToCompact,
@@ -397,6 +402,8 @@ mod tests {
             (SendError::Stopped, "send again"),
             (SendError::Unsettled { message: Some("m-1".into()) }, "send it again under the same id"),
             (SendError::Refused(Refusal::Withdrawn { id: "m-1".into() }), "under another id"),
+            (SendError::Refused(Refusal::OtherWords { id: "m-1".into(), first: Seq(7) }), "an id of their own"),
+            (SendError::Refused(Refusal::OtherTask { first: Seq(7) }), "a key and an id of its own"),
             (OpenError::Stopped { session: "s".parse().unwrap() }.into(), "send again"),
         ];
         for (error, words) in next {

@@ -161,6 +161,8 @@ pub trait Hook: Send + Sync + 'static {
     /// }
     /// # let _ = Notes;
     /// ```
+    /// A message that its sender sends again under its id comes again, and is compared with the first as the hooks leave both. So a
+    /// hook should make the same of the same words. Parts that it adds at the end are not compared.
     fn on_input<'a>(&'a self, _context: &'a HookContext, message: Message) -> BoxFuture<'a, Input> {
         Box::pin(async move { Input::Pass(Box::new(message)) })
     }

@@ -141,12 +141,39 @@ pub trait Model: Send + Sync + 'static {
 
 /// Finds a model by its name, for messages and settings that name one.
 ///
-/// [`Models::find`] is called from a worker, never from a session's handler. The other two methods are called from the handler, so
+/// [`Models::find_for`] and [`Models::find`] are called from a worker, never from a session's handler. The other two methods are called from the handler, so
 /// they must answer at once: one that hangs costs its session and a thread, and on a tokio runtime of one thread it blocks
 /// everything. A runtime asks them once for each name and keeps the answers, but asks again after a panic.
 pub trait Models: Send + Sync + 'static {
     /// The model of that name, or why there is none (unknown provider, missing key).
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError>;
+
+    /// The model of that name for this request: for one that depends on the session and its labels, such as a tenant's key. By default
+    /// [`Models::find`]. Asked for each try of a request.
+    ///
+    /// ```
+    /// # use std::{collections::HashMap, sync::Arc};
+    /// use tamtam::{ModelRef, model::{ErrorKind, Model, ModelError, Models, Request}};
+    ///
+    /// /// A model with its own key for each tenant.
+    /// struct Tenants(HashMap<String, Arc<dyn Models>>);
+    ///
+    /// impl Models for Tenants {
+    ///     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+    ///         Err(ModelError::new(ErrorKind::NotFound, format!("{name} is there for tenants alone")))
+    ///     }
+    ///
+    ///     fn find_for(&self, name: &ModelRef, request: &Request) -> Result<Arc<dyn Model>, ModelError> {
+    ///         let own = request.labels.get("tenant").and_then(|tenant| self.0.get(tenant));
+    ///         own.map_or_else(|| self.find(name), |own| own.find(name))
+    ///     }
+    /// }
+    /// # let _ = Tenants(HashMap::new());
+    /// ```
+    fn find_for(&self, name: &ModelRef, request: &Request) -> Result<Arc<dyn Model>, ModelError> {
+        let _ = request;
+        self.find(name)
+    }
 
     /// The bounds of the model of that name. Must answer at once, without I/O; the default where nothing is known.
     ///

@@ -18,6 +18,7 @@ mod delete;
 mod ending;
 mod host;
 mod inspect;
+mod labelled;
 mod operate;
 pub(crate) mod options;
 mod records;
@@ -34,6 +35,7 @@ pub use children::Child;
 pub use command::{CommandError, Commanded};
 pub use delete::Deletion;
 pub use inspect::{By, Count, Inspection, Top};
+pub use labelled::{Labelled, LabelledAsk, LabelledAsks, LabelledBill, LabelledDeletion};
 pub use operate::{OperateError, Operator};
 pub use report::{Leftover, Parked, Recovered, Tree};
 pub use task::TaskOptions;
@@ -149,7 +151,7 @@ impl Runtime {
     /// # Errors
     /// [`OpenError::Tape`] if the id is taken or the tape cannot be made; [`OpenError::Workspace`] if the workspace is not a
     /// folder; [`OpenError::UnknownTools`] if the options name tools that there are not; [`OpenError::Options`] if a title or a
-    /// name is too long, or the parameters are too deep; [`OpenError::Closed`] if the runtime drains or ends.
+    /// name is too long, or the parameters are too deep; [`OpenError::Drained`] if sessions with these labels are drained; [`OpenError::Closed`] if the runtime drains or ends.
     pub async fn create(&self, mut options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
         known_tools(&self.inner.shared.toolbox, &options)?;
@@ -164,6 +166,9 @@ impl Runtime {
         let options = options.id(id.clone());
         let mut settings = self.inner.settings.of(options, &workspace, said.as_deref());
         bounds::settings(&mut settings)?;
+        if self.inner.shared.slots.is_drained(&settings.labels) {
+            return Err(OpenError::Drained);
+        }
         settings.read_roots.extend(self.inner.shared.store.spill_path(&id).map(|folder| folder.display().to_string()));
         let slot = self.inner.shared.slot(&id);
         // From here on, a message to this id waits until the session is made.

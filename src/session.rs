@@ -138,8 +138,8 @@ impl Session {
         delivery: Delivery,
         expect_turn: Option<Seq>,
     ) -> Result<Receipt, SendError> {
-        let message = self.passed(message.into()).await?;
-        self.hand_over(message, delivery, expect_turn, None).await
+        let send = SendMessage { expect_turn, ..self.passed_on(message.into(), delivery).await? };
+        self.hand_over(send).await
     }
 
     /// Sends a message whose turn has this agent.
@@ -149,22 +149,24 @@ impl Session {
         delivery: Delivery,
         agent: Option<AgentChoice>,
     ) -> Result<Receipt, SendError> {
+        let send = SendMessage { agent, ..self.passed_on(message, delivery).await? };
+        self.hand_over(send).await
+    }
+
+    /// The command that sends what the input hooks made of a message.
+    async fn passed_on(&self, message: Message, delivery: Delivery) -> Result<SendMessage, SendError> {
+        let said = message.parts.len();
         let message = self.passed(message).await?;
-        self.hand_over(message, delivery, None, agent).await
+        let added = message.parts.len().saturating_sub(said);
+        Ok(SendMessage { message, delivery, expect_turn: None, agent: None, added })
     }
 
     /// Hands over a message that the input hooks have passed.
-    async fn hand_over(
-        &self,
-        message: Message,
-        delivery: Delivery,
-        expect_turn: Option<Seq>,
-        agent: Option<AgentChoice>,
-    ) -> Result<Receipt, SendError> {
-        let id = message.id.clone();
-        match self.ask(SendMessage { message, delivery, expect_turn, agent }).await {
-            Ok(CarriedOut::Receipt(kernel::Receipt { message, seq, disposition })) => {
-                Ok(Receipt { message, seq, disposition, session: self.clone() })
+    async fn hand_over(&self, send: SendMessage) -> Result<Receipt, SendError> {
+        let id = send.message.id.clone();
+        match self.ask(send).await {
+            Ok(CarriedOut::Receipt(kernel::Receipt { message, seq, disposition, known_before })) => {
+                Ok(Receipt { message, seq, disposition, known_before, session: self.clone() })
             }
             Ok(_) => Err(SendError::Closed),
             Err(SendError::Unsettled { .. }) => Err(SendError::Unsettled { message: Some(id) }),

@@ -33,6 +33,8 @@ use crate::{
     lock::Lock,
     model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
     supervisor::{AdminError, ChildSpec, NodeState, Restart, Shutdown, SupervisorHandle},
+    words::ids::SessionId,
+    words::labels::Labels,
     words::message::Part,
     words::panic_text,
     words::usage::Usage,
@@ -53,6 +55,8 @@ pub(crate) struct Order {
     pub(crate) asked: Asked,
     /// The key of the model request.
     pub(crate) key: String,
+    /// The session that the summary is for, and its labels.
+    pub(crate) of: (SessionId, Labels),
     /// The id of the actor under its supervisor.
     pub(crate) id: String,
     /// The node under which the actor is shown: its session's.
@@ -153,7 +157,6 @@ impl Tries {
 /// Has the hidden agent `compaction` write a summary. Dropping the future ends the request.
 async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelError> {
     let Order { asked, tries, .. } = order;
-    let (model, reads_max) = (shared.models.find(&asked.model)?, asked.reads_max);
     let parts = vec![Part::text(asked.prompt.clone())];
     let user = UserItem { id: "compaction".into(), parts, fragment: Default::default() };
     let mut request = Request::new(History::from_iter([Item::User(user)]));
@@ -163,6 +166,9 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
     request.system = agent.prompt.unwrap_or_default().into();
     request.params.max_output = Some(asked.tokens_max.min(agent.limits.output_max.unwrap_or(u64::MAX)));
     request.key = order.key.clone();
+    let (session, labels) = order.of.clone();
+    (request.session, request.labels) = (Some(session), labels);
+    let (model, reads_max) = (shared.models.find_for(&asked.model, &request)?, asked.reads_max);
     let mut waits = WAITS.into_iter();
     loop {
         tries.0.fetch_add(1, Ordering::Relaxed);

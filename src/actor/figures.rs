@@ -1,8 +1,8 @@
 //! The figures of a session on its node in the tree: its turn and step, its tokens and cost, its budget left, its tasks that
 //! wait, its to-do list, the end of its tape.
 //!
-//! A change must keep three things. Figures are numbers and fixed words only, never content of the conversation, because they
-//! stand in the tree and in crash reports, which anyone may see. The field names in `Fields`, and those of the types
+//! A change must keep three things. Figures are numbers, fixed words and the host's labels, never content of the conversation, because
+//! they stand in the tree and in crash reports, which anyone may see. The field names in `Fields`, and those of the types
 //! in it, are JSON that hosts read there, so none may be renamed or dropped. An unknown cost is never shown as 0.
 
 use serde::Serialize;
@@ -12,6 +12,7 @@ use crate::{
     supervisor::{Node, Payload},
     words::ids::Seq,
     words::is_default,
+    words::labels::Labels,
     words::usage::{Cost, ShownCost, Usage},
 };
 
@@ -47,6 +48,8 @@ pub struct SessionFigures {
     pub todos: usize,
     /// The seq of the last entry on its tape.
     pub tape_seq: Seq,
+    /// What its host says of it, such as its tenant. In the tree's JSON, and not in its text.
+    pub labels: Labels,
 }
 
 impl SessionFigures {
@@ -86,6 +89,8 @@ struct Fields {
     #[serde(skip_serializing_if = "is_default")]
     todos: usize,
     tape_seq: Seq,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    labels: Labels,
 }
 
 impl Payload for SessionFigures {
@@ -128,8 +133,9 @@ impl Payload for SessionFigures {
             todos_open: self.todos_open,
             todos: self.todos,
             tape_seq: self.tape_seq,
+            labels: self.labels.clone(),
         };
-        // Numbers only, so it cannot fail.
+        // Numbers and texts only, so it cannot fail.
         serde_json::to_value(fields).unwrap_or_default()
     }
 }

@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::{
     kernel::{ModelSeen, Windows, context::Window},
     lock::Lock,
-    model::{Model, ModelError, Models, Prices},
+    model::{Model, ModelError, Models, Prices, Request},
     words::message::ModelRef,
 };
 
@@ -43,6 +43,11 @@ impl KnownModels {
     /// The model itself. Runs the host's code in place: for workers and callers, not for an actor.
     pub(crate) fn find(&self, model: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
         self.of_host.find(model)
+    }
+
+    /// The model for a request. Runs the host's code in place: for workers.
+    pub(crate) fn find_for(&self, model: &ModelRef, request: &Request) -> Result<Arc<dyn Model>, ModelError> {
+        self.of_host.find_for(model, request)
     }
 }
 

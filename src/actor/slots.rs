@@ -22,7 +22,7 @@ use crate::{
         slot::{Admission, Slot},
     },
     lock::Lock,
-    words::ids::SessionId,
+    words::{ids::SessionId, labels::Labels},
 };
 
 /// The table, with its lock. See the module for the lock order.
@@ -45,6 +45,8 @@ struct Table {
     unrecorded: BTreeMap<SessionId, usize>,
     /// Tasks that outlived their session's actor.
     left: Vec<(SessionId, TaskTracker)>,
+    /// The labels whose sessions are drained, and the slots of these sessions: they are kept, because a new slot would take messages.
+    drained: (Vec<Labels>, BTreeMap<SessionId, Arc<Slot>>),
 }
 
 impl Slots {
@@ -95,6 +97,32 @@ impl Slots {
         drop(table);
         slots.iter().for_each(|slot| slot.set_admission(admission));
         slots
+    }
+
+    /// Notes that no further session is to be made with these labels.
+    pub(crate) fn note_drained(&self, labels: &Labels) {
+        let mut table = self.table();
+        if !table.drained.0.contains(labels) {
+            table.drained.0.push(labels.clone());
+        }
+    }
+
+    /// Whether no session is to be made with these labels.
+    pub(crate) fn is_drained(&self, labels: &Labels) -> bool {
+        self.table().drained.0.iter().any(|drained| labels.have(drained))
+    }
+
+    /// Has a session take no messages until the runtime ends, also when it sleeps.
+    pub(crate) fn keep_drained(&self, slot: Arc<Slot>) {
+        slot.set_admission(Admission::Draining);
+        let before = self.table().drained.1.insert(slot.id.clone(), slot);
+        drop(before);
+    }
+
+    /// Lets go of a session that is deleted.
+    pub(crate) fn drop_drained(&self, id: &SessionId) {
+        let gone = self.table().drained.1.remove(id);
+        drop(gone);
     }
 
     /// Whether the runtime takes work.

@@ -180,7 +180,7 @@ async fn make(
     arrived: &Lock<Arrived>,
 ) -> Result<ModelAnswer, ModelError> {
     fault!(post.shared.store.faults(), "worker.request", post.slot.id.as_str());
-    let model = post.shared.models.find(model)?;
+    let model = post.shared.models.find_for(model, request)?;
     let mut sub = 0;
     let is_shown = !post.shared.hooks.see_answers();
     let mut deltas = |delta: Delta| {

@@ -108,6 +108,8 @@ impl Refusal {
             | Refusal::Length { .. }
             | Refusal::Nested { .. }
             | Refusal::Withdrawn { .. }
+            | Refusal::OtherWords { .. }
+            | Refusal::OtherTask { .. }
             | Refusal::TooLarge { .. }
             | Refusal::NothingToCompact
             | Refusal::NotABudget { .. }
@@ -131,7 +133,7 @@ impl OpenError {
             | OpenError::UnknownTools { .. }
             | OpenError::Options(_)
             | OpenError::Labels(_) => Kind::Invalid,
-            OpenError::Closed => Kind::Closed,
+            OpenError::Closed | OpenError::Drained => Kind::Closed,
             OpenError::Parked { .. } => Kind::Parked,
             OpenError::Stopped { .. } | OpenError::Unavailable | OpenError::NoAnswer { .. } => Kind::Retry,
             OpenError::Queued { .. } => Kind::Busy,
@@ -289,6 +291,8 @@ mod tests {
             Refusal::Empty,
             Refusal::NotWaiting { id: "m-1".into() },
             Refusal::Withdrawn { id: "m-1".into() },
+            Refusal::OtherWords { id: "m-1".into(), first: Seq(7) },
+            Refusal::OtherTask { first: Seq(7) },
             Refusal::AskClosed { ask: Seq(3) },
             Refusal::Ended,
         ];

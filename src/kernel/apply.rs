@@ -21,7 +21,7 @@ use crate::{
         budget::bill,
         context::{bytes_of, of_item},
         state::SEEN_MAX,
-        turn::question,
+        turn::{question, seen},
     },
     model::Item,
     words::ids::{MessageId, Millis, Seq},
@@ -73,10 +73,11 @@ impl State {
                 self.settings = Arc::new((**settings).clone());
                 self.begin_queued_tasks();
             }
-            Record::Accepted { message, delivery, agent } => {
+            Record::Accepted { message, delivery, agent, added } => {
+                let words = seen::words(message, *added);
                 let (message, agent) = (message.clone(), agent.clone());
                 let waiting = Waiting { seq: entry.seq, message, delivery: *delivery, agent };
-                self.accept(waiting);
+                self.accept(waiting, words);
             }
             Record::Edited { message } => {
                 let all = self.queue.iter_mut().chain(self.steering.iter_mut());
@@ -286,15 +287,16 @@ impl State {
         });
     }
 
-    fn accept(&mut self, waiting: Waiting) {
+    fn accept(&mut self, waiting: Waiting, words: u64) {
         // A new message releases messages on hold and an interrupted turn.
         self.release();
         let disposition = self.disposition(waiting.delivery);
-        self.enqueue(waiting, disposition);
+        self.enqueue(waiting, disposition, Some(words));
     }
 
-    fn enqueue(&mut self, waiting: Waiting, disposition: Disposition) {
-        self.remember(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None });
+    /// Puts a message among those that wait; `words` is what its sender said ([`seen::words`]), `None` of the runtime's own.
+    fn enqueue(&mut self, waiting: Waiting, disposition: Disposition, words: Option<u64>) {
+        self.remember(waiting.message.id.clone(), Seen { seq: waiting.seq, disposition, turn: None, words });
         match waiting.delivery {
             Delivery::Steer(_) if self.turn.is_some() => self.steering.push_back(waiting),
             // Steering an idle session starts a turn: it comes before what is queued, behind steering that waits already.

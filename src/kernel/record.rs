@@ -69,6 +69,10 @@ pub enum Record {
         /// The agent of the turn that reads the message; `None` for the one that is in force.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentChoice>,
+        /// How many parts at the end of the message are not its sender's: input hooks added them. What is left tells the message
+        /// from another one under the same id.
+        #[serde(default, skip_serializing_if = "is_default")]
+        added: usize,
     },
     /// A waiting message was changed.
     Edited {

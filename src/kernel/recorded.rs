@@ -166,9 +166,9 @@ pub(crate) fn read_back(recorded: &Recorded, wrote: &[Entry]) -> Option<Input> {
 fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
     let ticket = wrote.first().and_then(|entry| entry.ticket);
     Some(match (recorded.is.as_str(), wrote.first().map(|entry| &entry.record)) {
-        ("send", Some(Record::Accepted { message, delivery, agent })) => {
-            let (message, delivery, agent) = ((**message).clone(), *delivery, agent.clone());
-            SendMessage { message, delivery, expect_turn: None, agent }.into()
+        ("send", Some(Record::Accepted { message, delivery, agent, added })) => {
+            let (message, delivery, agent, added) = ((**message).clone(), *delivery, agent.clone(), *added);
+            SendMessage { message, delivery, expect_turn: None, agent, added }.into()
         }
         ("edit", Some(Record::Edited { message })) => EditMessage { message: (**message).clone() }.into(),
         ("withdraw", Some(Record::Withdrawn { id })) => WithdrawMessage { id: id.clone() }.into(),

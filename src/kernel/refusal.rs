@@ -96,6 +96,26 @@ pub enum Refusal {
         /// The message.
         id: MessageId,
     },
+    /// A message of this id was accepted before, and says something else. Nothing was done; what was accepted stays as it is. A
+    /// message that is sent again must say the same; how it is delivered may differ, and changes nothing.
+    #[error(
+        "message {id} was accepted before with other words, as entry {first}: send these words under an id of their own"
+    )]
+    OtherWords {
+        /// The id of both messages.
+        id: MessageId,
+        /// The entry that accepted the first one.
+        first: Seq,
+    },
+    /// A task was given before under this key, or to a child of this id, and asks for something else. Nothing was done; that task is
+    /// as it is.
+    #[error(
+        "another task was given under this key, or to a child of this id, as entry {first}: give this one a key and an id of its own"
+    )]
+    OtherTask {
+        /// The entry that opened the first task, on the tape of the session that gave both.
+        first: Seq,
+    },
     /// The message was accepted once, and withdrawn before it was read. Its id cannot be used again.
     #[error("message {id} was withdrawn: send it under another id")]
     Withdrawn {

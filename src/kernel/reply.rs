@@ -56,6 +56,8 @@ pub(crate) struct Receipt {
     pub seq: Seq,
     /// What becomes of it.
     pub disposition: Disposition,
+    /// Whether it was on the tape before it was sent this time.
+    pub known_before: bool,
 }
 
 /// What becomes of an accepted message.

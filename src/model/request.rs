@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use crate::{
     words::depth::{self, TooDeep},
-    words::ids::{CallId, Millis, Seq},
+    words::ids::{CallId, Millis, Seq, SessionId},
+    words::labels::Labels,
     words::message::{Extra, FilePart, Finish, ModelRef, Part, Span},
     words::usage::Usage,
 };
@@ -38,6 +39,11 @@ pub struct Request {
     pub params: Params,
     /// The name of this request on the tape; the same after a crash. Scripted models recognize a repeated request by it.
     pub key: String,
+    /// The session that asks; `None` for a request of no session. No wire sends it: it is for the model's own choice of a key, a quota
+    /// or a header.
+    pub session: Option<SessionId>,
+    /// The labels of that session, such as its tenant, as they are when the request is made.
+    pub labels: Labels,
 }
 
 impl Request {
@@ -45,7 +51,8 @@ impl Request {
     #[must_use]
     pub fn new(history: History) -> Request {
         let (system, tools, params) = (Arc::default(), Arc::default(), Params::default());
-        Request { system, tools, history, reminder: None, params, key: String::new() }
+        let (session, labels) = (None, Labels::default());
+        Request { system, tools, history, reminder: None, params, key: String::new(), session, labels }
     }
 }
 

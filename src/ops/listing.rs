@@ -13,10 +13,12 @@ mod query;
 #[cfg(feature = "sqlite")]
 mod rows;
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
 use crate::{
-    kernel::{Digest, Parent, ShownTasks},
+    kernel::{Digest, Parent, ShownTasks, Spent},
     tape::{
         Behind, ListCost, Mark, SessionStatus, SessionStatuses, SessionSummary, Store, TapeError, TapeStore,
         TapeStoreExt as _, newest_labels,
@@ -105,6 +107,9 @@ pub struct ListedSession {
     pub forks: u64,
     /// How many children do tasks of it; 0 without an index, because they are unknown.
     pub children: u64,
+    /// What it used itself, without its tasks and merged forks.
+    #[serde(skip)]
+    pub(crate) own: Spent,
 }
 
 /// Lists sessions of a store of files. Blocks on the disk, so do not call it on an async thread. Takes no claim, and may run
@@ -134,11 +139,12 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
     let used = |summary: &SessionSummary| summary.last.unwrap_or_default();
     all.sort_by(|one, other| (used(other), &other.id).cmp(&(used(one), &one.id)));
     all.retain(|summary| query.is_behind_cursor(used(summary), &summary.id));
-    let (mut sessions, mut next) = (Vec::new(), None);
+    let (mut sessions, mut next, mut unread) = (Vec::new(), None, 0);
     for summary in &all {
         let listed = match read(store, summary, &statuses) {
             // The session is still listed, with what is known without its tape.
             Err(TapeError::Damaged(_) | TapeError::Missing { .. } | TapeError::Newer { .. }) => {
+                unread += 1;
                 ListedSession::of(summary, &statuses, None, None)
             }
             listed => listed?,
@@ -149,7 +155,39 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
         }
     }
     sessions.iter_mut().for_each(|listed| listed.beside_bytes = beside(store, &listed.session));
-    Ok(SessionPage { sessions, next, behind: Behind::No, indexed: false, cost })
+    // Without labels such a session is on the list. With labels it is not known whether it should be.
+    let behind = if unread > 0 && !query.labels.is_empty() { Behind::Sessions(unread) } else { Behind::No };
+    Ok(SessionPage { sessions, next, behind, indexed: false, cost })
+}
+
+/// How long a complete list may bring the index up to date before it reads the tapes instead.
+const WHOLE_WAIT: Duration = Duration::from_secs(60);
+
+/// All sessions of a store of files that have these labels, on one page. Where other processes keep the index busy, all tapes are
+/// read. Blocks on the disk.
+///
+/// # Errors
+/// As [`sessions`].
+pub(crate) fn all(store: &Store, labels: Labels) -> Result<SessionPage, TapeError> {
+    let (query, until) = (SessionQuery::whole(labels, WHOLE_WAIT), Instant::now() + WHOLE_WAIT);
+    loop {
+        let page = sessions(store, &query)?;
+        // A list that names a next page reads on.
+        match (page.behind, page.next.is_some()) {
+            (Behind::Sessions(_), true) if Instant::now() < until => {}
+            (Behind::Sessions(_), true) | (Behind::Unknown, _) => return sessions_of(store, &query),
+            // What is behind cannot be read.
+            (Behind::No | Behind::Sessions(_), _) => return Ok(SessionPage { next: None, ..page }),
+        }
+    }
+}
+
+/// As [`all`], of any engine: reads all tapes.
+///
+/// # Errors
+/// As [`sessions_of`].
+pub(crate) fn all_of(store: &dyn TapeStore, labels: Labels) -> Result<SessionPage, TapeError> {
+    sessions_of(store, &SessionQuery::whole(labels, Duration::ZERO))
 }
 
 /// A session of a list, read from its tape.
@@ -216,6 +254,7 @@ impl ListedSession {
             parent: digest.and_then(|digest| digest.origin.as_ref()).filter(is_here).cloned(),
             forks: 0,
             children: 0,
+            own: digest.map(|digest| digest.spent).unwrap_or_default(),
         }
     }
 

@@ -147,7 +147,7 @@ impl Session {
     /// Dropping the future does not take the task back. Calling again with the same id in the options means the same task.
     ///
     /// # Errors
-    /// See [`SpawnError`].
+    /// See [`SpawnError`]; [`Refusal::OtherTask`] if the child of this id is at work on another prompt.
     pub async fn spawn_child(
         &self,
         mut options: SessionOptions,

@@ -94,6 +94,17 @@ impl Runtime {
 }
 
 async fn delete(shared: &Arc<Shared>, sessions: &SupervisorHandle, id: &SessionId) -> Result<Deletion, DeleteError> {
+    let erased = erase(shared, sessions, id).await?;
+    let deletion = words_taken_out(shared, vec![(id.clone(), erased)]).await.pop();
+    deletion.map(|(_, deletion)| deletion).ok_or_else(|| OpenError::Closed.into())
+}
+
+/// Erases a session. Its words may still be in the index and in a commit log ([`words_taken_out`]).
+pub(super) async fn erase(
+    shared: &Arc<Shared>,
+    sessions: &SupervisorHandle,
+    id: &SessionId,
+) -> Result<Deleted, DeleteError> {
     let slot = shared.slot(id);
     let _one = slot.bringing_up().lock_owned().await;
     let flight = come_to_rest(shared, sessions, &slot).await?;
@@ -112,14 +123,25 @@ async fn delete(shared: &Arc<Shared>, sessions: &SupervisorHandle, id: &SessionI
     }
     slot.forget_told();
     flight.finish(Err(TapeError::Missing { session: id.clone() }.into()));
-    let session = id.clone();
-    // The session is gone: an unreadable index is not an error of the deletion.
-    let left = shared.blocking(move |shared| Ok::<_, OpenError>(words_left(shared, &session))).await;
-    let left = left.unwrap_or_else(|error| Some(format!("the search index was not checked: {error}")));
-    if left.is_some() {
+    shared.slots.drop_drained(id);
+    Ok(deleted)
+}
+
+/// Takes the words of sessions that were erased out of index and commit log: once for all of them.
+pub(super) async fn words_taken_out(
+    shared: &Arc<Shared>,
+    erased: Vec<(SessionId, Deleted)>,
+) -> Vec<(SessionId, Deletion)> {
+    let sessions: Vec<_> = erased.iter().map(|(session, _)| session.clone()).collect();
+    // The sessions are gone: an unreadable index is not an error of the deletion.
+    let left = shared.blocking(move |shared| Ok::<_, OpenError>(words_left(shared, &sessions))).await;
+    let left =
+        left.unwrap_or_else(|error| vec![Some(format!("the search index was not checked: {error}")); erased.len()]);
+    if left.iter().any(Option::is_some) {
         shared.orders.chore(Chore::Scrub);
     }
-    Ok(Deletion { session: deleted, left })
+    let deletions = erased.into_iter().zip(left);
+    deletions.map(|((id, session), left)| (id, Deletion { session, left })).collect()
 }
 
 /// Has the session sleep, and takes its slot: nothing wakes it until the result is finished.
@@ -181,9 +203,9 @@ fn has_nobody(store: &dyn TapeStore, id: &SessionId) -> Result<(), DeleteError> 
     if is_waiting { Err(DeleteError::Task { session: id.clone(), parent }) } else { Ok(()) }
 }
 
-/// Takes the words of a deleted session out of index and commit log. Says why, where some may be left. Blocks on the disk.
-fn words_left(shared: &Shared, id: &SessionId) -> Option<String> {
-    let files = shared.store.files()?;
+/// Takes the words of deleted sessions out of index and commit log. Says of each why, where some may be left. Blocks on the disk.
+fn words_left(shared: &Shared, ids: &[SessionId]) -> Vec<Option<String>> {
+    let Some(files) = shared.store.files().filter(|_| !ids.is_empty()) else { return vec![None; ids.len()] };
     let until = std::time::Instant::now() + WORDS_WAIT;
     let stop = || shared.orders.is_closed() || std::time::Instant::now() >= until;
     let left = loop {
@@ -194,7 +216,7 @@ fn words_left(shared: &Shared, id: &SessionId) -> Option<String> {
             Err(error) => break Some(format!("the search index cannot be written: {error}")),
         }
     };
-    left.or_else(|| logged(files, id))
+    ids.iter().map(|id| left.clone().or_else(|| logged(files, id))).collect()
 }
 
 fn logged(files: &Store, id: &SessionId) -> Option<String> {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     actor::{
         shared::Shared,
-        slot::{Admission, Now, Phase},
+        slot::{Admission, Now, Phase, Slot},
     },
     kernel::{CallState, Open, State},
     session::Session,
@@ -109,11 +109,20 @@ const DRAIN_LOOK_MAX: Duration = Duration::from_millis(320);
 /// Takes no new messages, and waits until all sessions are at rest. Returns those that are not at the deadline.
 pub(super) async fn drain(shared: &Arc<Shared>, deadline: Duration) -> Vec<SessionId> {
     shared.slots.set_admission(Admission::Draining);
+    come_to_rest(shared, deadline, || shared.slots.all_awake()).await
+}
+
+/// Waits until these sessions are at rest. Returns those that are not at the deadline.
+pub(super) async fn come_to_rest(
+    shared: &Arc<Shared>,
+    deadline: Duration,
+    awake: impl Fn() -> Vec<Arc<Slot>>,
+) -> Vec<SessionId> {
     let now = Instant::now();
     let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
     loop {
         // All at the same time, so that a session that does not answer takes no time from the others.
-        let drains = shared.slots.all_awake().into_iter().map(async |slot| {
+        let drains = awake().into_iter().map(async |slot| {
             let session = Session { shared: shared.clone(), slot };
             (drained(&session, until, answers_by).await, session.id().clone())
         });

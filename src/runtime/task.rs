@@ -33,9 +33,20 @@ use crate::{
 const TOOLS: [&str; 4] = ["task", "task_send", "task_stop", "task_status"];
 
 /// How a task is given, besides its request.
+///
+/// ```
+/// use tamtam::runtime::TaskOptions;
+///
+/// let options = TaskOptions::default().child("acme.research-7".parse()?);
+/// assert_eq!(options.child.unwrap().as_str(), "acme.research-7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TaskOptions {
+    /// The id of the child; by default it follows from the sender and the key. A request that gives no key has the child's id as its
+    /// key: the same id again is the same task. A key together with an id stands for a task of that child only.
+    pub child: Option<SessionId>,
     /// How the child is tied to the sender.
     pub link: Link,
     /// How often the child is started again when it crashes.
@@ -43,6 +54,19 @@ pub struct TaskOptions {
     /// The model that answers the child; by default that of the agent, else the sender's. A continued session
     /// ([`TaskRequest::resume_token`]) keeps its own.
     pub model: Option<ModelRef>,
+}
+
+impl TaskOptions {
+    crate::words::setters::setters! {
+        /// Sets the child's [id](#structfield.child).
+        child: SessionId = Some(child);
+        /// Sets [how it is tied](#structfield.link) to the sender.
+        link: Link;
+        /// Sets [how often](#structfield.restart) it is started again.
+        restart: RestartPolicy;
+        /// Sets its [model](#structfield.model).
+        model: ModelRef = Some(model);
+    }
 }
 
 impl Session {
@@ -54,7 +78,8 @@ impl Session {
     /// have children), for to-do lists and for plans; the agent's model, or this session's. A request with a
     /// [`resume_token`](TaskRequest::resume_token) continues the session of a task that is over, with all that it knows.
     ///
-    /// A request with the key of an earlier one is that task: nothing is done twice. Dropping the future takes nothing back.
+    /// A request with the key of an earlier one is that task: nothing is done twice. If it asks for something else, it is refused.
+    /// Dropping the future takes nothing back.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -75,7 +100,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SpawnError::Request`] if the request names an agent, a file or a session that cannot be taken; others as
+    /// [`SpawnError::Request`] if the request names an agent, a file or a session that cannot be taken;
+    /// [`Refusal::OtherTask`](crate::session::Refusal::OtherTask) if its key, or the child that is named, has another task; others as
     /// [`Session::spawn_child`].
     pub async fn delegate(&self, request: TaskRequest, options: TaskOptions) -> Result<Child, SpawnError> {
         Ok(self.give_task(request, options, May::anything()).await?.0)

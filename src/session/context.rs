@@ -28,6 +28,7 @@ use crate::{
     session::Session,
     tape::TapeStoreExt as _,
     words::ids::{MessageId, Seq},
+    words::labels::Labels,
     words::usage::Usage,
 };
 
@@ -135,12 +136,12 @@ impl Session {
         let input = of_text(&asked.prompt) + of_text(SUMMARY_SYSTEM);
         let wanted = Reserve { input, output: BRANCH_SUMMARY_MAX };
         let request = OpenBranch { model: asked.model.clone(), price, wanted, reserved: Reserve::default() };
-        let session = self.clone();
+        let (session, labels) = (self.clone(), settings.labels.clone());
         let begin = async move {
             match session.record(SumUpBranch { request: Box::new(request) }).await {
                 Ok(ticket) => {
                     let tries = Arc::default();
-                    let mut leaving = Leaving { session, ticket, asked, price, input, tries };
+                    let mut leaving = Leaving { session, ticket, asked, labels, price, input, tries };
                     // The core decided with the ticket whether a budget limits the summary.
                     if let Some(Open::Branch(open)) = leaving.session.state().await?.open.get(&ticket) {
                         leaving.asked.reads_max = reads_max(&open.reserved);
@@ -184,6 +185,8 @@ pub(super) struct Leaving {
     /// The entry that opened the ticket.
     pub(super) ticket: Seq,
     asked: Asked,
+    /// The labels that the session had then.
+    labels: Labels,
     price: Option<Price>,
     /// Estimated tokens that the request reads.
     input: u64,
@@ -200,6 +203,7 @@ impl Leaving {
         let order = compaction::Order {
             asked: self.asked.clone(),
             key,
+            of: (slot.id.clone(), self.labels.clone()),
             id: format!("compaction {} of {}", self.ticket, slot.id),
             under: slot.node(),
             tries: self.tries.clone(),

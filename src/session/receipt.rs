@@ -26,6 +26,8 @@ pub struct Receipt {
     pub seq: Seq,
     /// What becomes of it.
     pub disposition: Disposition,
+    /// Whether the message was known before: an earlier send under this id brought it, and this one changed nothing.
+    pub known_before: bool,
     #[serde(skip)]
     pub(super) session: Session,
 }

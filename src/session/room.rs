@@ -45,15 +45,15 @@ impl Session {
     /// # }).unwrap();
     /// ```
     pub async fn send_when_room(&self, message: impl Into<Message>, delivery: Delivery) -> Result<Receipt, SendError> {
-        let message = self.passed(message.into()).await?;
-        match self.hand_over(message.clone(), delivery, None, None).await {
+        let send = self.passed_on(message.into(), delivery).await?;
+        match self.hand_over(send.clone()).await {
             Err(error) if is_full(&error) => {}
             done => return done,
         }
         let _next = self.slot.waits_for_room().lock_owned().await;
         loop {
             self.slot.until(move |now| room(&now.state, delivery)).await?;
-            match self.hand_over(message.clone(), delivery, None, None).await {
+            match self.hand_over(send.clone()).await {
                 // Another sender took the place.
                 Err(error) if is_full(&error) => {}
                 done => return done,

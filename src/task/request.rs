@@ -68,7 +68,7 @@ pub struct TaskRequest {
     /// Further rules for the child. They come before its agent's, so they can only narrow what the child may do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auth_scope: Vec<Rule>,
-    /// Two requests of one sender with the same key are one task.
+    /// Two requests of one sender with the same key are one task. A second one that asks for something else is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// How long the task may take, in milliseconds from its acceptance on, the time that it waits for room included. The deadline

@@ -4,7 +4,7 @@
 //! format of settings: the bounds may grow and must not shrink, because a stored label beyond them would be left out. A change
 //! must give no label a meaning: the keys and values are the host's alone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -23,7 +23,7 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// What a host says of a session, such as its tenant or its user: at most 16 labels. A key has 1 to 64 of `a-z 0-9 . _ -`; a value
 /// has at most 256 bytes and no control character.
 ///
-/// In JSON they are an object of texts. What is beyond the bounds there is left out, so that no label keeps a tape from being read.
+/// Cheap to clone: clones share them until one is changed. In JSON they are an object of texts. What is beyond the bounds there is left out, so that no label keeps a tape from being read.
 ///
 /// ```
 /// use tamtam::session::{BadLabel, Labels};
@@ -35,7 +35,7 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
-pub struct Labels(BTreeMap<String, String>);
+pub struct Labels(Arc<BTreeMap<String, String>>);
 
 /// Why labels are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +67,9 @@ pub enum BadLabel {
         /// The key of both.
         key: String,
     },
+    /// No label is given, where one is needed to tell some sessions from all.
+    #[error("no label is given: that would be all sessions")]
+    None,
     /// There are too many labels.
     #[error("there is no room for the label {key}: the limit is {LABELS_MAX} labels")]
     TooMany {
@@ -102,7 +105,7 @@ impl Labels {
         if self.0.len() == LABELS_MAX && !self.0.contains_key(&key) {
             return Err(BadLabel::TooMany { key });
         }
-        self.0.insert(key, value);
+        Arc::make_mut(&mut self.0).insert(key, value);
         Ok(())
     }
 

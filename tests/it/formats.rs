@@ -95,6 +95,7 @@ fn records() -> Vec<Record> {
             message: message.clone(),
             delivery: Delivery::Steer(Steering::SkipRemaining),
             agent: Some(AgentChoice::Own),
+            added: 1,
         },
         Record::Edited { message },
         Record::Withdrawn { id: "m-1".into() },

@@ -29,6 +29,7 @@ mod hinted;
 mod host_children;
 mod host_code;
 mod host_context;
+mod labelled;
 mod layering;
 mod links;
 #[cfg(feature = "sqlite")]

@@ -31,6 +31,8 @@ pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRe
     request.system = open.system.clone();
     request.params = open.params.clone();
     request.key = format!("{}/{ticket}", state.session);
+    request.session = Some(state.session.clone());
+    request.labels.clone_from(&state.settings.labels);
     if open.last {
         request.reminder = Some(LAST_STEP_REMINDER.into());
         return request;

@@ -40,6 +40,7 @@ pub(super) fn figures(state: &State) -> SessionFigures {
         todos_open: state.todos().iter().filter(|todo| todo.is_open()).count(),
         todos: state.todos().len(),
         tape_seq: state.seq,
+        labels: state.settings.labels.clone(),
     }
 }
 

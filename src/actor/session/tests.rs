@@ -259,7 +259,8 @@ async fn a_batch_that_is_too_large_is_decided_one_by_one() {
     let first = bench.send("a");
     let large = Message::user("x".repeat(LINE_BYTES_MAX)).with_id("large".into());
     let small = bench.send("small");
-    let large = bench.ask(SendMessage { message: large, delivery: Delivery::Queue, expect_turn: None, agent: None });
+    let large =
+        bench.ask(SendMessage { message: large, delivery: Delivery::Queue, expect_turn: None, agent: None, added: 0 });
     let paused = bench.ask(Pause);
     bench.let_the_disk_go();
     (0..5).for_each(|_| {
@@ -282,7 +283,7 @@ async fn a_stop_that_is_not_recorded_after_all_holds_nothing_back() {
     bench.answered(bench.request(), ModelAnswer::new(vec![call], Finish::ToolCalls));
     let large = Message::user("x".repeat(LINE_BYTES_MAX)).with_id("large".into());
     let delivery = Delivery::Steer(Steering::AbortRunning);
-    let stop = bench.ask(SendMessage { message: large, delivery, expect_turn: None, agent: None });
+    let stop = bench.ask(SendMessage { message: large, delivery, expect_turn: None, agent: None, added: 0 });
     bench.let_the_disk_go();
     assert!(matches!(stop.await.unwrap(), Err(SendError::Storage(TapeError::TooLarge { .. }))));
     assert_eq!(bench.running().len(), 1, "{:?}", bench.live.state.open);

@@ -112,6 +112,7 @@ impl Live {
         let order = Order {
             asked,
             key: format!("{id}/{ticket}"),
+            of: (id.clone(), self.state.settings.labels.clone()),
             id: format!("compaction {ticket}.{} of {id}", self.incarnation),
             under: Some(self.node.clone()),
             tries: tries.clone(),

@@ -107,7 +107,7 @@ impl State {
                 true => (Delivery::Steer(Steering::FinishBatch), Disposition::Steering),
                 false => (Delivery::Queue, Disposition::Queued { before }),
             };
-            self.enqueue(Waiting { seq, message: message.clone(), delivery, agent: None }, disposition);
+            self.enqueue(Waiting { seq, message: message.clone(), delivery, agent: None }, disposition, None);
         }
     }
 

@@ -161,7 +161,8 @@ fn take_next(
     message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
     let next = Some(NextTask { prompt: message.id.clone(), terms: terms.clone() });
     let seq = draft.write(None, Record::Adopted { tie: tie.clone(), above: above.to_vec(), next });
-    draft.write(None, Record::Accepted { message: Arc::new(message), delivery: Delivery::Queue, agent: None });
+    draft
+        .write(None, Record::Accepted { message: Arc::new(message), delivery: Delivery::Queue, agent: None, added: 0 });
     Ok(CarriedOut::Done(seq))
 }
 

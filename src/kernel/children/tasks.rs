@@ -49,7 +49,10 @@ impl Decide for Spawn {
         let Spawn { child, order, link } = self;
         let known = if order.again { open(draft, child) } else { known(draft, child) };
         if let Some(ticket) = known {
-            return Ok(CarriedOut::Done(ticket));
+            // The rest of the prompt may be files that were read meanwhile, or what hooks added. An ended task has no prompt here.
+            let asked = draft.state.tasks().find(|(open, _)| *open == ticket).and_then(|(_, task)| task.order.as_ref());
+            let is_it = asked.is_none_or(|asked| asked.prompt.parts.first() == order.prompt.parts.first());
+            return if is_it { Ok(CarriedOut::Done(ticket)) } else { Err(Refusal::OtherTask { first: ticket }) };
         }
         let mut order = (**order).clone();
         order.terms.deadline = order.terms.deadline.into_iter().chain(draft.state.task_deadline()).min();

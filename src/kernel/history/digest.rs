@@ -241,7 +241,7 @@ mod tests {
         };
         let accepted = |id: &str, text: &str| {
             let message = Message { id: id.into(), ..Message::user(text) };
-            Record::Accepted { message: message.into(), delivery: crate::Delivery::Queue, agent: None }
+            Record::Accepted { message: message.into(), delivery: crate::Delivery::Queue, agent: None, added: 0 }
         };
         digest.take(&line(1, accepted("a", " ")));
         assert_eq!(digest.title(), None);

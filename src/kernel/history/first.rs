@@ -19,7 +19,7 @@ pub(crate) fn first_entries(mut state: State, prompt: Option<Message>, now: Mill
     let accepted = prompt.map(|mut prompt| {
         prompt.role = Role::User;
         prompt.time = MessageTime { created: now, completed: Some(now) };
-        Record::Accepted { message: Arc::new(prompt), delivery: Delivery::Queue, agent: None }
+        Record::Accepted { message: Arc::new(prompt), delivery: Delivery::Queue, agent: None, added: 0 }
     });
     let records = std::iter::once(Record::State(Arc::new(state.clone()))).chain(accepted);
     let entry = |(seq, record)| Entry {

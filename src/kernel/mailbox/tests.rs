@@ -117,7 +117,8 @@ fn a_full_disk_takes_no_new_work_while_something_stays() {
     decides(&mut mailbox);
     assert!(mailbox.refused(&disk(), Millis(0)).is_empty());
     let message = crate::words::message::Message::user("go");
-    let send = crate::kernel::SendMessage { message, delivery: Default::default(), expect_turn: None, agent: None };
+    let send =
+        crate::kernel::SendMessage { message, delivery: Default::default(), expect_turn: None, agent: None, added: 0 };
     assert!(matches!(mailbox.command(ReplyTo(1), send.into(), None), Err(NotTaken::Disk(_))));
     put(&mut mailbox, &[abort(2)]);
 }
@@ -225,7 +226,7 @@ fn a_flood_of_any_commands_leaves_room() {
     let says = |bytes: usize| {
         let message = crate::words::message::Message::user("x".repeat(bytes));
         let delivery = crate::kernel::Delivery::Queue;
-        crate::kernel::SendMessage { message, delivery, expect_turn: None, agent: None }.to(ReplyTo(1))
+        crate::kernel::SendMessage { message, delivery, expect_turn: None, agent: None, added: 0 }.to(ReplyTo(1))
     };
     let anchor = crate::kernel::BeginAnchor.to(ReplyTo::NOBODY);
     let large = Report::Returned { result: ToolResult::ok("x".repeat(BATCH_BYTES_MAX * 3 / 4)) }.of(Seq(4));

@@ -1,7 +1,7 @@
 //! Which messages are accepted, refused and delivered.
 //!
 //! Each sender gets a receipt or a refusal. A message that is sent again under its id gets the receipt that it got, or is refused
-//! if it was withdrawn. The newest 4,096 ids are remembered (`SEEN_MAX`), and the id of a message that waits is never forgotten; a
+//! if it was withdrawn. Other words under a known id are refused. The newest 4,096 ids are remembered (`SEEN_MAX`), and the id of a message that waits is never forgotten; a
 //! message with a forgotten id counts as new.
 //!
 //! A change must keep these promises. The ids are kept in `seen.rs`.
@@ -13,7 +13,10 @@ use crate::{
         AgentChoice, CarriedOut, Delivery, Disposition, Mode, Receipt, Record, Refusal, State, Steering, Waiting,
         context::pin,
         draft::{Decide, Draft},
-        turn::recover,
+        turn::{
+            recover,
+            seen::{self, Seen},
+        },
     },
     tape::Cause,
     words::{
@@ -33,6 +36,8 @@ pub(crate) struct SendMessage {
     pub expect_turn: Option<Seq>,
     /// The agent of the turn that reads the message; `None` for the one that is in force.
     pub agent: Option<AgentChoice>,
+    /// How many parts at the end of the message are not its sender's: input hooks added them.
+    pub added: usize,
 }
 
 impl Decide for SendMessage {
@@ -40,14 +45,18 @@ impl Decide for SendMessage {
         draft.cause = Some(Cause::Message(self.message.id.clone()));
         let (message, delivery, expect_turn) = (&self.message, self.delivery, self.expect_turn);
         let state = &draft.state;
-        let (id, seen) = (message.id.clone(), state.seen.get(&message.id).copied());
-        if let Some(seen) = seen.filter(|seen| seen.turn.is_some() || waiting(draft, &id).is_some()) {
-            return Ok(CarriedOut::Receipt(Receipt { message: id, seq: seen.seq, disposition: seen.disposition }));
+        let (id, known) = (message.id.clone(), state.seen.get(&message.id).copied());
+        if let Some(seen) = known.filter(|seen| seen.turn.is_some() || waiting(draft, &id).is_some()) {
+            if seen.words.is_some_and(|words| words != seen::words(message, self.added)) {
+                return Err(Refusal::OtherWords { id, first: seen.seq });
+            }
+            let Seen { seq, disposition, .. } = seen;
+            return Ok(CarriedOut::Receipt(Receipt { message: id, seq, disposition, known_before: true }));
         }
         if state.closed.is_some() {
             return Err(Refusal::Ended);
         }
-        if seen.is_some() {
+        if known.is_some() {
             // The message was taken back and waits nowhere: with its old receipt its sender would wait for ever.
             return Err(Refusal::Withdrawn { id });
         }
@@ -75,13 +84,13 @@ impl Decide for SendMessage {
         message.time = MessageTime { created: draft.now, completed: Some(draft.now) };
         let id = message.id.clone();
         let waited = draft.state.waits;
-        let seq =
-            draft.write(None, Record::Accepted { message: Arc::new(message), delivery, agent: self.agent.clone() });
+        let (message, agent, added) = (Arc::new(message), self.agent.clone(), self.added);
+        let seq = draft.write(None, Record::Accepted { message, delivery, agent, added });
         if waited {
             // A new message lets an interrupted turn go on.
             recover::start_again(draft);
         }
-        Ok(CarriedOut::Receipt(Receipt { message: id, seq, disposition }))
+        Ok(CarriedOut::Receipt(Receipt { message: id, seq, disposition, known_before: false }))
     }
 
     fn in_words(&self) -> String {

@@ -5,13 +5,20 @@
 //!
 //! A change must keep this cost, and the stored form of [`SeenMessages`]: a map from id to [`Seen`], part of every anchor.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io::{BufWriter, Write as _},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     kernel::Disposition,
-    words::ids::{MessageId, Seq},
+    words::{
+        ids::{MessageId, Seq},
+        message::Message,
+    },
 };
 
 /// The most ids in one block.
@@ -26,6 +33,27 @@ pub(crate) struct Seen {
     pub(crate) disposition: Disposition,
     /// The turn that it was delivered to; `None` while it waits, or if it was taken back.
     pub(crate) turn: Option<Seq>,
+    /// What its sender said, as [`words`] has it; `None` in a state that was stored before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) words: Option<u64>,
+}
+
+/// A short hash of what the sender of a message says and asks for, without the parts that input hooks added at the end. It has 53
+/// bits, so that every reader of JSON can hold it. An edit of a waiting message does not change it: it is that of the first send.
+///
+/// The words are taken as the hooks leave them. A hash of the words before them would stand on the tape, and the words that a hook
+/// takes out, such as a number of few digits, could be found by it.
+pub(in crate::kernel) fn words(message: &Message, added: usize) -> u64 {
+    let own = &message.parts[..message.parts.len().saturating_sub(added)];
+    let said = (own, &message.agent, &message.model, &message.tools, message.pinned);
+    let mut hasher = blake3::Hasher::new();
+    let mut pieces = BufWriter::with_capacity(1024, &mut hasher);
+    // Writing into a hasher cannot fail, and every message can be written.
+    drop(serde_json::to_writer(&mut pieces, &said).and_then(|()| pieces.flush().map_err(serde_json::Error::io)));
+    drop(pieces);
+    let mut first = [0; 8];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first) >> 11
 }
 
 type Block = Arc<BTreeMap<MessageId, Seen>>;

@@ -38,6 +38,8 @@ pub struct SessionQuery {
     pub after: Option<SessionCursor>,
     /// How long the list may spend on bringing the index up to date: a second by default.
     pub wait: Duration,
+    /// Whether the page has all sessions, however many.
+    pub(super) is_whole: bool,
 }
 
 impl Default for SessionQuery {
@@ -50,11 +52,17 @@ impl Default for SessionQuery {
             limit: 20,
             after: None,
             wait: Duration::from_secs(1),
+            is_whole: false,
         }
     }
 }
 
 impl SessionQuery {
+    /// All sessions with these labels.
+    pub(super) fn whole(labels: Labels, wait: Duration) -> SessionQuery {
+        SessionQuery { labels, wait, is_whole: true, ..SessionQuery::default() }
+    }
+
     /// Whether a page that does not come from the index may show the session. Once a part of the list was shown that the index
     /// had brought in late, what was shown before is unknown: then every session is shown again.
     pub(super) fn is_behind_cursor(&self, last: Millis, session: &SessionId) -> bool {
@@ -75,7 +83,7 @@ impl SessionQuery {
         if !self.takes(&listed) {
             return false;
         }
-        if page.len() == self.limit.clamp(1, PAGE_MAX) {
+        if page.len() == self.limit.clamp(1, PAGE_MAX) && !self.is_whole {
             return true;
         }
         page.push(listed);

@@ -1,6 +1,7 @@
 //! Makes the order of a child from a request: ids, agent, settings, prompt and deadline.
 //!
-//! The ids of the child and of its prompt are hashes of the parent's id and the request's key. A request may name the session of
+//! The ids of the child and of its prompt are hashes of the parent's id and the request's key; a host may name the child instead, and
+//! where it gives no key, the name is the key. A request may name the session of
 //! an earlier task to continue: then the child is that session, with its agent, tools and rules as they are (only the budget is
 //! that of the request), and a request for others is refused.
 //!
@@ -16,7 +17,7 @@ use crate::{
     actor::{bring_up::is_not_made, shared::Shared},
     agent::Agent,
     error::{OpenError, SendError, SpawnError},
-    kernel::{Budget, Limits, Settings, State, TaskOrder, Terms, bounds, toolset},
+    kernel::{Budget, Limits, Record, Refusal, Settings, State, TaskOrder, Terms, bounds, toolset},
     permission::Ruleset,
     runtime::{children::of_child, options::SessionOptions},
     session::Session,
@@ -56,14 +57,25 @@ pub(super) async fn of_request(
     may: May,
 ) -> Result<Made, SpawnError> {
     let state = parent.state().await?;
-    let key = request.idempotency_key.get_or_insert_with(|| new_uuid().to_string()).clone();
+    let of_child = |child: &SessionId| format!("child {child}");
+    let new_key = || options.child.as_ref().map_or_else(|| new_uuid().to_string(), of_child);
+    let key = request.idempotency_key.get_or_insert_with(new_key).clone();
     bounds::name("the idempotency_key of a task", &key).map_err(SendError::from)?;
     let of_key = |what: &str| id(&format!("{}\n{what}\n{key}", parent.id()));
     let task = MessageId::from(of_key("task").as_str());
-    let child = request.resume_token.clone().unwrap_or_else(|| of_key("child"));
+    let child = match (request.resume_token.clone(), options.child.clone()) {
+        (Some(goes_on), Some(named)) if goes_on != named => {
+            return Err(refused(format!("{goes_on} is to continue, and a child {named} to be made: name one of them")));
+        }
+        (Some(child), _) | (None, Some(child)) => child,
+        (None, None) => of_key("child"),
+    };
     fill_in(&mut request, &state, &task, &child);
     let before = before(parent, &state, &child, &task).await?;
     if let Some(before) = before.as_ref().filter(|before| before.prompt == task) {
+        if !asked_the_same(parent, &child, &request, &task).await? {
+            return Err(SendError::from(Refusal::OtherTask { first: before.ticket }).into());
+        }
         return Ok(Made { child, what: What::Before(before.ticket) });
     }
     let terms = terms(parent, &request);
@@ -76,6 +88,9 @@ pub(super) async fn of_request(
             return Err(refused(format!(
                 "{child} is still at work: send it a message, or wait until its task is over"
             )));
+        }
+        (None, Some(before)) if !before.was_given => {
+            return Err(SendError::from(Refusal::OtherTask { first: before.ticket }).into());
         }
         (None, Some(_)) | (Some(_), Some(Before { was_given: true, .. })) => {
             return Err(refused(format!("the task with this key is over, and {child} continued with another one")));
@@ -155,6 +170,37 @@ async fn before(
     Ok(Some(Before { prompt, ticket, is_over, was_given, settings: there.settings.as_ref().clone() }))
 }
 
+/// Whether the task that the child got under this id asks for what the request asks for: the same words and files, as the child's
+/// tape has them. The input hooks see the request again only where it differs, because they may have changed the first one.
+async fn asked_the_same(
+    parent: &Session,
+    child: &SessionId,
+    request: &TaskRequest,
+    task: &MessageId,
+) -> Result<bool, SpawnError> {
+    let child = Session { shared: parent.shared.clone(), slot: parent.shared.slot(child) };
+    let accepted = child.entries().await?.into_iter().find_map(|entry| match entry.record {
+        Record::Accepted { message, .. } if message.id == *task => Some(message),
+        _ => None,
+    });
+    let (Some(accepted), asked) = (accepted, asked(request, task.clone())) else { return Ok(true) };
+    // Behind these stand the files that the request names, as they were, and what hooks added.
+    let is_it = |asked: &Message| accepted.parts.starts_with(&asked.parts);
+    if is_it(&asked) {
+        return Ok(true);
+    }
+    let own = asked.parts.len();
+    let mut passed = child.passed(asked).await?;
+    passed.parts.truncate(own);
+    Ok(is_it(&passed))
+}
+
+/// What the request asks for itself: the question and the attached files.
+fn asked(request: &TaskRequest, id: MessageId) -> Message {
+    let attached = request.attachments.iter().cloned().map(Part::File);
+    attached.fold(Message::user(request.input.query.clone()).with_id(id), Message::with_part)
+}
+
 /// Whether the child is not made yet: its task is new, waits for room, or the process died before the child had an entry.
 async fn is_yet_to_come(parent: &Session, child: &SessionId, error: &OpenError) -> bool {
     matches!(error, OpenError::Queued { .. }) || is_not_made(&parent.shared, child, error).await
@@ -181,10 +227,9 @@ async fn prompt(
         Ok::<_, OpenError>(refs::told(&workspace, &named, &may).map(|text| filters.text(text)))
     };
     let told = parent.shared.blocking(read).await?.map_err(refused)?;
-    let attached = request.attachments.iter().cloned().map(Part::File);
     // At the end, because its mark holds up to there.
     let told = Some(told).filter(|told| !told.is_empty()).map(Part::text);
-    Ok(attached.chain(told).fold(Message::user(request.input.query.clone()).with_id(id), Message::with_part))
+    Ok(told.into_iter().fold(asked(request, id), Message::with_part))
 }
 
 /// The settings of a new child; the core narrows them once more.

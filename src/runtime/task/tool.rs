@@ -193,7 +193,7 @@ fn request(arguments: &Arguments, context: &ToolContext) -> TaskRequest {
 
 async fn give(session: &Session, arguments: Arguments, context: &ToolContext) -> ToolResult {
     let link = if arguments.background { Link::LINKED } else { Link::ATTACHED };
-    let options = TaskOptions { link, restart: arguments.restart, model: None };
+    let options = TaskOptions { link, restart: arguments.restart, ..TaskOptions::default() };
     let (child, events) = match session.give_task(request(&arguments, context), options, context.may.clone()).await {
         Ok(given) => given,
         Err(error) => return ToolResult::error(format!("The task was not given: {error}")),

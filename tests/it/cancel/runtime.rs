@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use tamtam::{
-    Runtime,
+    Runtime, SendError,
     ops::{SessionQuery, SweepPolicy},
+    runtime::Labelled,
+    session::Labels,
     supervisor::Status,
     tape::{Query, TapeStoreExt as _},
 };
@@ -15,7 +17,7 @@ use super::{
 };
 
 pub(super) fn drivers() -> Vec<Driver> {
-    [ends(), sessions(), stores(), levers()].into_iter().flatten().collect()
+    [ends(), sessions(), labelled(), stores(), levers()].into_iter().flatten().collect()
 }
 
 fn ends() -> Vec<Driver> {
@@ -90,6 +92,32 @@ fn sessions() -> Vec<Driver> {
             .given(go!(w, w.session.wait().await.unwrap()))
             .effect(go!(w, usize::from(w.runtime.awake().is_empty())))
             .once(),
+    ]
+}
+
+fn labelled() -> Vec<Driver> {
+    fn tenant(w: &World) -> Labelled {
+        w.runtime.labelled(Labels::new([("tenant", "acme")]).unwrap()).unwrap()
+    }
+    async fn other(w: &World) {
+        let labels = Labels::new([("tenant", "acme")]).unwrap();
+        drop(w.runtime.create(w.options().id("other".parse().unwrap()).labels(labels)).await.unwrap());
+    }
+    vec![
+        Driver::new("Labelled::sessions", go!(w, drop(tenant(w).sessions().await.unwrap())))
+            .given(go!(w, other(w).await)),
+        Driver::new("Labelled::bill", go!(w, assert_eq!(tenant(w).bill().await.unwrap().sessions, 1)))
+            .given(go!(w, other(w).await)),
+        Driver::new("Labelled::asks", go!(w, drop(tenant(w).asks().await))).given(go!(w, other(w).await)),
+        Driver::new("Labelled::drain", go!(w, drop(tenant(w).drain(Duration::from_secs(3)).await.unwrap())))
+            .given(go!(w, other(w).await))
+            .effect(go!(w, {
+                let other = w.runtime.session(&"other".parse().unwrap());
+                usize::from(matches!(other.prompt("now").await, Err(SendError::Draining)))
+            })),
+        Driver::new("Labelled::delete", go!(w, drop(tenant(w).delete().await.unwrap())))
+            .given(go!(w, other(w).await))
+            .effect(go!(w, 1 - w.has("other"))),
     ]
 }
 

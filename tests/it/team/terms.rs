@@ -4,7 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use tamtam::runtime::{Passivation, TaskOptions};
+use tamtam::{
+    SendError,
+    runtime::{Passivation, TaskOptions},
+    session::{FilePart, Refusal, SpawnError},
+};
 
 /// O-14, O-16, O-23, O-22: a task ends at its deadline with a typed error, whether its child hangs, waits for room, or is five
 /// levels down.
@@ -79,6 +83,73 @@ async fn the_same_key_twice_is_one_task() {
     let requests = lab.model.requests();
     let counted = requests.iter().filter(|one| tamtam::model::transcript(one).contains("user: count")).count();
     assert_eq!(counted, 2);
+    lab.end().await;
+}
+
+/// O-14, and M5 of the host's trial: another query under an old key got the result of the old one. It is refused while the task runs,
+/// when it is over and after a sleep; the same request is the same task, whatever its hooks made of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_query_under_an_old_key_is_refused() {
+    let lab = lab([child("count", Reply::text("counted")), child("named", Reply::text("by name"))]).await;
+    let keyed = |query: &str| {
+        let mut request = TaskRequest::new("general", "count", query);
+        request.idempotency_key = Some("k".into());
+        request
+    };
+    let link = TaskOptions::default().link(Link::ATTACHED);
+    let give = async |request: TaskRequest| lab.parent.delegate(request, link.clone()).await;
+    let first = give(keyed("count")).await.unwrap();
+    let refused = async |request: TaskRequest, options: &TaskOptions| {
+        let error = lab.parent.delegate(request, options.clone()).await.unwrap_err();
+        let SpawnError::Parent(SendError::Refused(refusal)) = error else { panic!("{error}") };
+        refusal
+    };
+    let other = Refusal::OtherTask { first: first.ticket() };
+    assert_eq!(refused(keyed("count twice"), &link).await, other, "while it runs or after");
+    soon(first.result()).await.unwrap();
+    assert_eq!(refused(keyed("count twice"), &link).await, other);
+    until(async || lab.runtime.passivate(first.session().id()).await.is_ok()).await;
+    let mut attached = keyed("count");
+    attached.attachments.push(FilePart::inline("text/plain", None, b"more"));
+    assert_eq!(refused(attached, &link).await, other);
+    assert_eq!(give(keyed("count")).await.unwrap().ticket(), first.ticket());
+
+    // A host that names its children: the name is the key.
+    let named = link.clone().child("acme.named".parse().unwrap());
+    let request = || TaskRequest::new("general", "named", "named");
+    let one = lab.parent.delegate(request(), named.clone()).await.unwrap();
+    assert_eq!(one.session().id().as_str(), "acme.named");
+    assert_eq!(&*soon(one.result()).await.unwrap().output.answer, "by name");
+    assert_eq!(lab.parent.delegate(request(), named.clone()).await.unwrap().ticket(), one.ticket());
+    let other = Refusal::OtherTask { first: one.ticket() };
+    assert_eq!(refused(keyed("count"), &named).await, other, "with a key of its own it is another task");
+    assert_eq!(refused(TaskRequest::new("general", "n", "not that"), &named).await, other);
+    let both = named.clone();
+    let mut request = request();
+    request.resume_token = Some(first.session().id().clone());
+    let error = lab.parent.delegate(request, both).await.unwrap_err().to_string();
+    assert!(error.contains("name one of them"), "{error}");
+    let own = link.clone().child(lab.parent.id().clone());
+    let error = lab.parent.delegate(keyed("mine"), own).await.unwrap_err().to_string();
+    assert!(error.contains("has no task of this session"), "{error}");
+    lab.end().await;
+}
+
+/// A child that a host names and spawns: the same prompt again is the same task, another one is refused while it runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_prompt_for_a_child_at_work_is_refused() {
+    let lab = lab([child("work", Reply::hang())]).await;
+    let spawn = async |prompt: &str| {
+        let options = SessionOptions::new(lab.folder.path()).id("acme.worker".parse().unwrap());
+        lab.parent.spawn_child(options, prompt, Link::ATTACHED).await
+    };
+    let first = spawn("work").await.unwrap();
+    assert_eq!(spawn("work").await.unwrap().ticket(), first.ticket());
+    let error = spawn("other work").await.unwrap_err();
+    let SpawnError::Parent(SendError::Refused(refusal)) = error else { panic!("{error}") };
+    assert_eq!(refusal, Refusal::OtherTask { first: first.ticket() });
+    first.stop("enough").await.unwrap();
+    soon(first.down()).await.unwrap();
     lab.end().await;
 }
 

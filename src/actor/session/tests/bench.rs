@@ -221,7 +221,7 @@ impl Bench {
 }
 
 pub(super) fn message(id: &str, delivery: Delivery) -> SendMessage {
-    SendMessage { message: Message::user("go").with_id(id.into()), delivery, expect_turn: None, agent: None }
+    SendMessage { message: Message::user("go").with_id(id.into()), delivery, expect_turn: None, agent: None, added: 0 }
 }
 
 pub(super) fn abort() -> Abort {

@@ -23,6 +23,7 @@ fn commands_that_nobody_waits_for_take_no_place() {
         delivery: crate::kernel::Delivery::default(),
         expect_turn: None,
         agent: None,
+        added: 0,
     };
     drop(inbox.command(ReplyTo(1), crate::kernel::Abort { reason: "enough".into() }.into()).unwrap());
     let full = (2..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok().map(drop)).take(2_000).count();

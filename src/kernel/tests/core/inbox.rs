@@ -3,8 +3,8 @@
 use tamtam::{
     Message, Part, Seq,
     kernel::{
-        Abort, CarriedOut, Configure, Delivery, Disposition, End, GoOn, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Refusal,
-        Report, Resume, Steering,
+        Abort, CarriedOut, Configure, Delivery, Disposition, End, GoOn, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Receipt,
+        Refusal, Report, Resume, SendMessage, Steering,
     },
     model::{ErrorKind, ModelError},
     session::Role,
@@ -20,14 +20,72 @@ fn the_same_id_again_is_the_same_message_and_the_same_receipt() {
     let mut play = Play::new();
     play.send("go");
     let first = play.send("next");
-    assert_eq!(play.send("next"), first);
+    assert!(!first.known_before);
+    let again = Receipt { known_before: true, ..first };
+    assert_eq!(play.send("next"), again);
     assert_eq!((play.entries.len(), play.is_quiet()), (0, true));
     play.answer_text("a");
     play.answer_text("b");
-    assert_eq!(play.send("next"), first);
+    assert_eq!(play.send("next"), again);
     play.crash();
-    assert_eq!(play.send("next"), first);
+    assert_eq!(play.send("next"), again);
     assert_eq!(play.history().iter().filter(|line| *line == "user: next").count(), 1);
+}
+
+/// M5 of the host's trial: other words under a known id were swallowed with a perfect receipt. They are refused, by the entry of the
+/// first message; the delivery is no part of what is said, and an edit changes nothing about the first send.
+#[test]
+fn other_words_under_a_known_id_are_refused_and_the_first_message_is_named() {
+    let mut play = Play::new();
+    play.send("go");
+    let first = play.send("next");
+    let other = |play: &mut Play, change: &dyn Fn(&mut Message)| {
+        let mut message = Message::user("next").with_id("next".into());
+        change(&mut message);
+        play.send_message(message, Delivery::Queue, None)
+    };
+    let refused = Err(Refusal::OtherWords { id: "next".into(), first: first.seq });
+    let changes: [&dyn Fn(&mut Message); 6] = [
+        &|message| message.parts = vec![Part::text("another")],
+        &|message| message.parts.push(Part::text("and more")),
+        &|message| message.pinned = true,
+        &|message| message.agent = Some("explore".into()),
+        &|message| message.model = Some("a/b".parse().unwrap()),
+        &|message| message.tools = [("bash".to_owned(), false)].into(),
+    ];
+    for change in changes {
+        assert_eq!(other(&mut play, change), refused);
+        assert_eq!((play.entries.len(), play.is_quiet()), (0, true));
+    }
+    let again = Receipt { known_before: true, ..first };
+    assert_eq!(play.send_as("next", STEER), Ok(again.clone()), "the delivery may differ");
+    play.edit("next", "changed").unwrap();
+    assert_eq!(other(&mut play, &|_| {}), Ok(again.clone()), "an edit is not a send");
+    assert_eq!(other(&mut play, &|message| message.parts = vec![Part::text("changed")]), refused);
+    play.answer_text("a");
+    play.crash();
+    assert_eq!(other(&mut play, &|message| message.parts.clear()), refused, "after a crash too");
+    assert_eq!(play.send("next"), again);
+}
+
+/// What an input hook adds at the end is no part of what the sender says: a reminder that comes only once must not make the second
+/// send another message.
+#[test]
+fn what_a_hook_adds_does_not_make_a_message_another_one() {
+    let mut play = Play::new();
+    let send = |play: &mut Play, parts: &[&str], added| {
+        let message = Message { parts: parts.iter().map(|part| Part::text(*part)).collect(), ..Message::user("") };
+        let message = message.with_id("m".into());
+        let reply = play.reply_to();
+        let (delivery, expect_turn, agent) = (Delivery::Queue, None, None);
+        play.signal(SendMessage { message, delivery, expect_turn, agent, added }.to(reply));
+        play.reply.clone().unwrap().map(|done| matches!(done, CarriedOut::Receipt(receipt) if receipt.known_before))
+    };
+    assert_eq!(send(&mut play, &["go", "a hint"], 1), Ok(false));
+    play.crash();
+    assert_eq!(send(&mut play, &["go"], 0), Ok(true));
+    assert_eq!(send(&mut play, &["go", "other", "hints"], 2), Ok(true));
+    assert!(matches!(send(&mut play, &["go", "a hint"], 0), Err(Refusal::OtherWords { .. })));
 }
 
 /// Promise 1: a message that was taken back stays taken back when its sender tries again, and its sender is told so: with the

@@ -272,7 +272,7 @@ impl Play {
         expect_turn: Option<Seq>,
     ) -> Result<Receipt, Refusal> {
         let reply = self.reply_to();
-        self.signal(SendMessage { message, delivery, expect_turn, agent: None }.to(reply));
+        self.signal(SendMessage { message, delivery, expect_turn, agent: None, added: 0 }.to(reply));
         match self.reply.clone().unwrap() {
             Ok(CarriedOut::Receipt(receipt)) => Ok(receipt),
             Ok(other) => panic!("a send was answered with {other:?}"),

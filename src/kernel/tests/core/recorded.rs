@@ -22,7 +22,7 @@ fn said(play: &Play) -> Vec<(Seq, String)> {
 
 fn send(id: &str) -> Input {
     let message = Message::user(id).with_id(id.into());
-    SendMessage { message, delivery: Delivery::Queue, expect_turn: None, agent: None }.to(ReplyTo(7))
+    SendMessage { message, delivery: Delivery::Queue, expect_turn: None, agent: None, added: 0 }.to(ReplyTo(7))
 }
 
 /// Several inputs of one append are told apart by their first entries; one that wrote nothing is not recorded.

@@ -185,7 +185,9 @@ fn a_message_brings_its_agent_for_one_turn() {
     let bring = |play: &mut Play, text: &str, delivery| {
         let message = tamtam::Message::user(text).with_id(text.into());
         let reply = play.reply_to();
-        play.signal(SendMessage { message, delivery, expect_turn: None, agent: Some(strict_agent()) }.to(reply));
+        play.signal(
+            SendMessage { message, delivery, expect_turn: None, agent: Some(strict_agent()), added: 0 }.to(reply),
+        );
     };
     for died in 0..8 {
         let mut play = Play::new();

@@ -283,7 +283,7 @@ impl World {
         let running = self.state.turn.as_ref().map(|turn| turn.id);
         let expect_turn = running.filter(|_| self.rng.percent(10));
         let reply = self.host.wish(Wish::Send(message.id.clone()));
-        self.signal(&SendMessage { message, delivery, expect_turn, agent: None }.to(reply))
+        self.signal(&SendMessage { message, delivery, expect_turn, agent: None, added: 0 }.to(reply))
     }
 
     /// A sender that is not sure tries again, perhaps in other words of delivery.
@@ -295,7 +295,7 @@ impl World {
         let id = self.rng.pick(&ids);
         let (message, delivery) = (self.host.again(&id), self.delivery());
         let reply = self.host.wish(Wish::Send(id));
-        self.signal(&SendMessage { message, delivery, expect_turn: None, agent: None }.to(reply))
+        self.signal(&SendMessage { message, delivery, expect_turn: None, agent: None, added: 0 }.to(reply))
     }
 
     fn some_message(&mut self) -> Option<tamtam::MessageId> {

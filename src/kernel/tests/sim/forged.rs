@@ -113,12 +113,14 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
     let mut all = vec![
         Input::recover(),
         Input::Timer,
-        SendMessage { message: message("new"), delivery: Delivery::Queue, expect_turn: None, agent: None }.to(reply),
+        SendMessage { message: message("new"), delivery: Delivery::Queue, expect_turn: None, agent: None, added: 0 }
+            .to(reply),
         SendMessage {
             message: message("steer"),
             delivery: Delivery::Steer(Steering::AbortRunning),
             expect_turn: Some(Seq(u64::MAX)),
             agent: None,
+            added: 0,
         }
         .to(reply),
         Abort { reason: "enough".into() }.to(reply),

@@ -58,7 +58,8 @@ impl Host {
             let Some(seen) = whole.seen.get(&user.id).filter(|_| !user.id.as_str().starts_with("task-")) else {
                 continue;
             };
-            let receipt = Receipt { message: user.id.clone(), seq: seen.seq, disposition: seen.disposition };
+            let (seq, disposition) = (seen.seq, seen.disposition);
+            let receipt = Receipt { message: user.id.clone(), seq, disposition, known_before: false };
             let texts = vec![Message { parts: user.parts.clone(), ..Message::user("") }.text()];
             host.messages.insert(user.id.clone(), Known { receipt: Some(receipt), texts, ..Known::default() });
         }
@@ -108,8 +109,12 @@ impl Host {
             (Wish::Send(id), Ok(CarriedOut::Receipt(receipt))) => {
                 let known = self.messages.entry(id.clone()).or_default();
                 hold!(receipt.message == id, "the receipt of {id} names {}", receipt.message);
-                let first = known.receipt.get_or_insert_with(|| receipt.clone());
-                hold!(first == receipt, "the same id got two receipts: {first:?}, then {receipt:?}");
+                let Some(first) = &known.receipt else {
+                    known.receipt = Some(receipt.clone());
+                    return Ok(());
+                };
+                let again = Receipt { known_before: true, ..first.clone() };
+                hold!(again == *receipt, "the same id got two receipts: {first:?}, then {receipt:?}");
             }
             (Wish::Send(id), Ok(_)) => return Err(format!("the send of {id} got no receipt")),
             (Wish::Send(_), Err(_)) => {}

@@ -5,7 +5,7 @@
 use super::*;
 
 fn seen(seq: u64) -> Seen {
-    Seen { seq: Seq(seq), disposition: Disposition::Started, turn: None }
+    Seen { seq: Seq(seq), disposition: Disposition::Started, turn: None, words: None }
 }
 
 fn id(n: u64) -> MessageId {

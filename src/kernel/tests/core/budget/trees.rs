@@ -138,7 +138,7 @@ fn step(world: &World, nodes: &mut Vec<Node>, dice: &mut Dice) {
                     let (delivery, expect_turn) = (Delivery::Queue, None);
                     world.signal(
                         &mut nodes[at].state,
-                        &SendMessage { message, delivery, expect_turn, agent: None }.to(reply),
+                        &SendMessage { message, delivery, expect_turn, agent: None, added: 0 }.to(reply),
                     );
                 }
             },
@@ -181,7 +181,7 @@ fn spawn(world: &World, nodes: &mut Vec<Node>, at: usize, dice: &mut Dice) {
         end: None,
     }));
     let (delivery, expect_turn, reply) = (Delivery::Queue, None, ReplyTo(0));
-    world.signal(&mut state, &SendMessage { message: prompt, delivery, expect_turn, agent: None }.to(reply));
+    world.signal(&mut state, &SendMessage { message: prompt, delivery, expect_turn, agent: None, added: 0 }.to(reply));
     nodes.push(Node { state, parent: Some((at, ticket)), told: false });
 }
 
