@@ -39,19 +39,20 @@ pub struct Labelled {
 }
 
 /// What the sessions of a label used together. The outcome of [`Labelled::bill`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelledBill {
     /// How many sessions were added up.
     pub sessions: u64,
     /// What they used themselves. A child counts where it has the labels, and a merged fork as itself: so nothing counts twice.
+    #[serde(with = "crate::event::shown::spent")]
     pub spent: Spent,
     /// Whether sessions may be missing, as in a [`SessionPage`].
     pub behind: Behind,
 }
 
 /// The open questions of the sessions of a label. The outcome of [`Labelled::asks`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelledAsks {
     /// The questions, by session and ticket.

@@ -121,6 +121,7 @@ impl Truncation {
     /// Corrects the totals of a text whose beginning was lost before the cut, such as the tail of a rolling buffer.
     ///
     /// If less is left than there was and no limit has cut the text, it counts as cut by its bytes.
+    #[cfg(any(test, all(unix, feature = "tools")))]
     #[must_use]
     pub(crate) fn with_totals(mut self, total_lines: usize, total_bytes: usize) -> Truncation {
         (self.total_lines, self.total_bytes) = (total_lines, total_bytes);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most lines of the listing. One line each have: a module, type, trait, function, constant, field, variant and method; a member
 /// of a trait, at the trait alone and not at each type that has it; and the traits that a type has, together.
-const LINES_MAX: usize = 4_400;
+const LINES_MAX: usize = 4_460;
 
 /// Types that may be built and matched to the last field, each with the reason.
 const CLOSED: [(&str, &str); 7] = [

@@ -168,6 +168,7 @@ impl Settings {
     }
 
     /// The file of the plan, from the workspace on, while the agent `plan` is in force.
+    #[cfg(any(test, all(unix, feature = "tools")))]
     #[must_use]
     pub(crate) fn plan_file(&self) -> Option<&str> {
         self.switched.as_deref()?.to.plan_file.as_deref()
