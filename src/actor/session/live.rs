@@ -103,13 +103,17 @@ impl Live {
 
     /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces. Those who wait look before each piece.
     pub(super) fn work(&mut self) -> Result<Then, ExitError> {
-        for _ in 0..WORK_PER_WAKE {
+        for before in 0..WORK_PER_WAKE {
             let (work, waiting) = self.slot.round(&self.state, self.now());
             self.slot.look(waiting);
             let Some(work) = work else {
                 self.after_work();
                 return Ok(Then::GoOn);
             };
+            // While it has a piece in hand, the node shows the session as it was before that one.
+            if before > 0 {
+                self.show();
+            }
             if self.carry_out(work)? == Then::Sleep {
                 return Ok(Then::Sleep);
             }
@@ -173,9 +177,14 @@ impl Live {
     pub(super) fn after_work(&mut self) {
         fault!(self.shared.store.faults(), "session.worked", self.slot.id.as_str());
         self.arm_timer();
+        self.show();
+        self.slot.set_idle(self.may_sleep());
+    }
+
+    /// Shows the session on its node as it is.
+    fn show(&self) {
         let presented = present::presented(&self.state, self.slot.is_refused());
         self.node.present(presented, |payload| payload.put(present::figures(&self.state)));
-        self.slot.set_idle(self.may_sleep());
     }
 
     /// Sets the one timer to the next moment that the state or the mailbox names.

@@ -165,8 +165,15 @@ async fn a_task_that_waits_says_so_until_its_child_is_there() {
     let child = tokio::time::timeout(Duration::from_secs(20), started).await.expect("it is made").unwrap();
     assert_eq!(child.state().await.unwrap().origin.unwrap().ticket, two.ticket());
     assert_eq!((down(&two).await, two.is_queued().await.unwrap()), (DownReason::Done, false));
-    let tree = lab.runtime.tree();
-    assert_eq!(SessionFigures::of(tree.find(parent.id().as_str()).unwrap()).unwrap().tasks_queued, 0);
+    // The tree follows the answer.
+    let none_queued = async {
+        let queued =
+            || SessionFigures::of(lab.runtime.tree().find(parent.id().as_str())?).map(|figures| figures.tasks_queued);
+        while queued() != Some(0) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), none_queued).await.expect("the tree shows it");
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
