@@ -2,7 +2,7 @@
 
 use cucumber::{given, then, when};
 use serde_json::json;
-use tamtam::{Delivery, Message, Outcome, model::Reply};
+use tamtam::{Delivery, Message, Outcome, model::Reply, session::Record};
 
 use crate::lab::{Lab, seen, within};
 
@@ -63,8 +63,14 @@ async fn lets_go(lab: &mut Lab) {
 async fn sends_again(lab: &mut Lab, number: usize) {
     let session = lab.session().await;
     let known = lab.receipts[number - 1].message.clone();
-    let message = Message::user("the words do not matter: the id is known").with_id(known);
-    let receipt = within("a receipt", session.send(message, Delivery::Queue)).await.unwrap();
+    let entries = session.entries().await.unwrap();
+    let sent = entries.into_iter().find_map(|entry| match entry.record {
+        Record::Accepted { message, .. } if message.id == known => Some(message),
+        _ => None,
+    });
+    let again = Message::user(sent.expect("it was sent").text()).with_id(known);
+    let receipt = within("a receipt", session.send(again, Delivery::Queue)).await.unwrap();
+    assert!(receipt.known_before, "{receipt:?}");
     lab.receipts.push(receipt);
 }
 

@@ -574,7 +574,7 @@ mod tests {
     #[test]
     fn a_wrong_argument_is_answered_in_one_line() {
         let cases = [
-            ("tamtam dance", "error: unrecognized subcommand 'dance' (see `tamtam --help`)"),
+            ("tamtam xyzzy", "error: unrecognized subcommand 'xyzzy' (see `tamtam --help`)"),
             (
                 "tamtam run --bogus x",
                 "error: unexpected argument '--bogus' found tip: to pass '--bogus' as a value, use '-- --bogus' (see `tamtam run --help`)",

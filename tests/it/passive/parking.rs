@@ -75,7 +75,13 @@ async fn unparking_and_restarting_by_hand() {
 
     runtime.operate().restart(poisoned.id().as_str()).await.unwrap();
     assert_eq!(runtime.parked(), []);
-    assert!(poisoned.state().await.unwrap().waits);
+    // What the restarted actor decides is on its tape a moment later.
+    let waits = async {
+        while !poisoned.state().await.unwrap().waits {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), waits).await.expect("it waits for a person");
     poisoned.abort("give it up").await.unwrap();
     poisoned.wait().await.unwrap();
     // Restarting one that sleeps wakes it.
