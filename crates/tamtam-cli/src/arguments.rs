@@ -25,7 +25,7 @@ use super::{
 
 use remote::{
     AnswerArguments, AttachArguments, CrashesArguments, DrainArguments, LeverArguments, PsArguments, RemoveArguments,
-    SendArguments, TreeArguments,
+    SendArguments, ServeArguments, TreeArguments,
 };
 use sessions::label;
 pub(super) use sessions::{SessionsArguments, labels};
@@ -166,7 +166,7 @@ pub(super) struct AbortArguments {
     #[arg(long, value_name = "WORDS")]
     pub(super) reason: Option<String>,
     /// Abort it in the server that runs it, which listens there
-    #[arg(long, value_name = "PLACE", conflicts_with = "store")]
+    #[arg(long, visible_alias = "url", value_name = "PLACE", conflicts_with = "store")]
     pub(super) at: Option<String>,
     /// Token of that server [default: the variable TAMTAM_SERVE_TOKEN]
     #[arg(long, value_name = "TOKEN", requires = "at")]
@@ -348,29 +348,6 @@ pub(super) struct ResumeArguments {
     /// Prompt to send when the unfinished work is done; - to read it from stdin
     #[arg(value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
-    #[command(flatten)]
-    pub(super) turn: TurnArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct ServeArguments {
-    /// Listen on this address, for the page in a browser; any other than one of this machine needs a token [default with the
-    /// option alone: 127.0.0.1:7878; without it: a Unix socket]
-    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:7878", conflicts_with = "socket")]
-    pub(super) addr: Option<std::net::SocketAddr>,
-    /// Listen on this Unix socket, which only you can open [default: tamtam/tamtam.sock in your runtime folder]
-    #[arg(long, value_name = "PATH")]
-    pub(super) socket: Option<PathBuf>,
-    /// Token that every request must carry [default: the variable TAMTAM_SERVE_TOKEN, which other users cannot see in the list of
-    /// processes]
-    #[arg(long, value_name = "TOKEN")]
-    pub(super) token: Option<String>,
-    /// Another name under which clients reach the server; may be repeated
-    #[arg(long, value_name = "NAME")]
-    pub(super) host: Vec<String>,
-    /// Let clients crash a session's actor on purpose
-    #[arg(long)]
-    pub(super) drills: bool,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
 }

@@ -15,7 +15,7 @@ use tamtam_server::{Bound, Denied, NewSession, Server, ServerOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
-    arguments::{ServeArguments, TurnArguments},
+    arguments::{TurnArguments, remote::ServeArguments},
     config::{self, Config},
     environment::Environment,
     failed_to_start,

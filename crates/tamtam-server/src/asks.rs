@@ -11,7 +11,7 @@ use tamtam::{
 use crate::{
     app::{App, Granted, Named, Said, Seen},
     problem::Answered,
-    wire::{self, AnswerJson, NewBudget},
+    wire::{AnswerJson, NewBudget},
 };
 
 /// The open asks: those of calls, those that children have handed up, and that of the budget.
@@ -25,9 +25,9 @@ pub(crate) async fn list(Seen(session): Seen) -> Answered<Json<Value>> {
             "expires": asked.expires, "question": asked.question, "from": asked.from, "offers": offers(&asked.access),
         })
     });
-    let budget = state.budget_ask().map(|(ask, open)| {
-        json!({ "ask": ask, "kind": "budget", "breach": wire::breach(&open.breach), "expires": open.expires })
-    });
+    let budget = state.budget_ask().map(
+        |(ask, open)| json!({ "ask": ask, "kind": "budget", "breach": open.breach.shown(), "expires": open.expires }),
+    );
     let asks: Vec<Value> = calls.chain(tasks).chain(budget).collect();
     Ok(Json(json!({ "asks": asks })))
 }

@@ -7,12 +7,15 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tamtam::{runtime::Commanded, session::ForkOptions};
+use tamtam::{
+    runtime::Commanded,
+    session::{ForkOptions, Point},
+};
 
 use crate::{
     app::{Said, Seen},
     problem::{Answered, Problem},
-    wire::{self, PointJson},
+    wire,
 };
 
 #[derive(Default, Deserialize)]
@@ -54,13 +57,13 @@ plain!(pause, resume, go_on, compact, undo_compaction, reset_loops);
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Fork {
-    at: Option<PointJson>,
+    at: Option<Point>,
     id: Option<String>,
 }
 
 pub(crate) async fn fork(Seen(session): Seen, Said(fork): Said<Fork>) -> Answered<Response> {
     let mut options = ForkOptions::newest();
-    options.at = fork.at.map(Into::into);
+    options.at = fork.at;
     options.id = fork.id.map(|id| id.parse()).transpose()?;
     let fork = session.fork(options).await?;
     Ok((StatusCode::CREATED, Json(json!({ "session": fork.id() }))).into_response())
@@ -69,11 +72,11 @@ pub(crate) async fn fork(Seen(session): Seen, Said(fork): Said<Fork>) -> Answere
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Back {
-    to: PointJson,
+    to: Point,
 }
 
 pub(crate) async fn rollback(Seen(session): Seen, Said(back): Said<Back>) -> Answered<Json<Value>> {
-    Ok(Json(json!(session.rollback(tamtam::session::Point::from(back.to)).await?)))
+    Ok(Json(json!(session.rollback(back.to).await?)))
 }
 
 pub(crate) async fn undo(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Json<Value>> {

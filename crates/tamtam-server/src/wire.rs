@@ -1,4 +1,4 @@
-//! The JSON that clients send, read into the library's values, and the few replies that the library has no JSON for.
+//! The JSON that clients send, read into the library's values.
 //!
 //! What comes in is strict: an unknown field is refused, because a misspelt `delivery` must not become a queued message. A change
 //! must keep every name here: clients in other languages have them.
@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tamtam::{
-    Delivery, Message, MessageId, Part, Seq, Steering,
+    Delivery, Message, MessageId, Part, Steering,
     model::MicroUsd,
-    session::{Breach, Budget, Grant, Limits, OnBreach, Point, Resource, Scope},
+    session::{Budget, Grant, Limits, OnBreach, Scope},
 };
 
 use crate::problem::{Answered, Problem};
@@ -154,31 +153,6 @@ impl NewBudget {
     }
 }
 
-/// A point of a conversation.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum PointJson {
-    At(u64),
-    Named(NamedPoint),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum NamedPoint {
-    Before(MessageId),
-    BeforeTurn(u64),
-}
-
-impl From<PointJson> for Point {
-    fn from(point: PointJson) -> Point {
-        match point {
-            PointJson::At(seq) => Point::At(Seq(seq)),
-            PointJson::Named(NamedPoint::Before(message)) => Point::BeforeMessage(message),
-            PointJson::Named(NamedPoint::BeforeTurn(turn)) => Point::BeforeTurn(Seq(turn)),
-        }
-    }
-}
-
 /// A person's answer to an ask.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -220,17 +194,3 @@ impl AnswerJson {
         matches!(self.grant.as_str(), "once" | "always" | "raise")
     }
 }
-
-/// A breach as events show it: money in millionths of a dollar, a limit rounded down and what was used rounded up.
-pub(crate) fn breach(breach: &Breach) -> Value {
-    let is_money = breach.resource == Resource::Usd;
-    let down = |amount: u64| if is_money { amount / PICO_IN_MICRO } else { amount };
-    let up = |amount: u64| if is_money { amount.div_ceil(PICO_IN_MICRO) } else { amount };
-    json!({
-        "resource": breach.resource, "extent": breach.extent, "max": down(breach.max), "used": up(breach.used),
-        "held": up(breach.reserved), "needs": up(breach.needs),
-    })
-}
-
-/// Picodollars in a millionth of a dollar.
-const PICO_IN_MICRO: u64 = 1_000_000;

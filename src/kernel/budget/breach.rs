@@ -94,7 +94,7 @@ impl Breach {
     /// The same breach with money in millionths of a US dollar, as other programs are shown it: the limit rounded down, all else
     /// up.
     #[must_use]
-    pub(crate) fn shown(&self) -> Breach {
+    pub fn shown(&self) -> Breach {
         let Breach { max, used, reserved, needs, .. } = *self;
         let up = |amount: u64| amount.div_ceil(PICO_IN_MICRO);
         match self.resource {

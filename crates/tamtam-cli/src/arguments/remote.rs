@@ -1,16 +1,43 @@
-//! The arguments of the commands that work on a running server: `ps`, `tree`, `attach`, `send`, `answer`, the levers, `crashes`,
+//! The arguments of `serve`, and of the commands that work on a running server: `ps`, `tree`, `attach`, `send`, `answer`, the levers, `crashes`,
 //! `drain`, `rm`.
 //!
 //! The doc comments on arguments are the texts of `--help`: a change to one changes what users read.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use tamtam::{MessageId, SessionId};
+
+use super::TurnArguments;
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeArguments {
+    /// Listen on this address, for the page in a browser; any other than one of this machine needs a token [default with the
+    /// option alone: 127.0.0.1:7878; without it: a Unix socket]
+    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:7878", conflicts_with = "socket")]
+    pub(crate) addr: Option<std::net::SocketAddr>,
+    /// Listen on this Unix socket, which only you can open [default: tamtam/tamtam.sock in your runtime folder]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Token that every request must carry [default: the variable TAMTAM_SERVE_TOKEN, which other users cannot see in the list of
+    /// processes]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Another name under which clients reach the server; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+    /// Let clients crash a session's actor on purpose
+    #[arg(long)]
+    pub(crate) drills: bool,
+    #[command(flatten)]
+    pub(crate) turn: TurnArguments,
+}
 
 /// Which server.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerArguments {
     /// Where the server listens: a socket, HOST:PORT or http://HOST:PORT [default: the socket of `tamtam serve`]
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, visible_alias = "url", value_name = "PLACE")]
     pub(crate) at: Option<String>,
     /// Token of the server [default: the variable TAMTAM_SERVE_TOKEN]
     #[arg(long, value_name = "TOKEN")]

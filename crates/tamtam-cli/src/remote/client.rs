@@ -170,7 +170,7 @@ impl Client {
     /// A stream of events, behind the one of that id.
     pub(super) async fn stream(&self, path: &str, after: Option<&str>) -> Result<Frames, Unanswered> {
         let answer = self.send(Method::GET, path, None, after).await?;
-        Ok(Frames { body: answer.into_body(), bytes: Vec::new(), client: self.clone() })
+        Ok(Frames { body: answer.into_body(), bytes: Vec::new(), searched: 0, client: self.clone() })
     }
 
     async fn send(
@@ -306,6 +306,8 @@ pub(super) struct Frame {
 pub(super) struct Frames {
     body: Incoming,
     bytes: Vec<u8>,
+    /// How much of them has no end of a frame.
+    searched: usize,
     client: Client,
 }
 
@@ -313,13 +315,17 @@ impl Frames {
     /// The next frame; `None` where the stream ends. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Option<Frame>, Failure> {
         loop {
-            while let Some(end) = self.bytes.windows(2).position(|two| two == b"\n\n") {
+            while let Some(end) = self.bytes[self.searched..].windows(2).position(|two| two == b"\n\n") {
+                let end = self.searched + end;
                 let frame = read(&String::from_utf8_lossy(&self.bytes[..end]));
                 self.bytes.drain(..end + 2);
+                self.searched = 0;
                 if frame.is_some() {
                     return Ok(frame);
                 }
             }
+            // An end may begin with the last byte.
+            self.searched = self.bytes.len().saturating_sub(1);
             if self.bytes.len() > FRAME_BYTES_MAX {
                 return Err(self.client.failed("a frame of its stream is too large"));
             }

@@ -140,10 +140,10 @@ async fn a_conversation_is_forked_taken_back_searched_and_exported() {
     assert_eq!(undone["gone"].as_array().unwrap().len(), 1);
     let redone = lab.post("/v1/sessions/s/redo", Value::Null).await;
     assert_eq!(redone["again"], undone["gone"]);
-    let back = lab.post("/v1/sessions/s/rollback", json!({ "to": { "before": undone["gone"][0] } })).await;
+    let back = lab.post("/v1/sessions/s/rollback", json!({ "to": { "before_message": undone["gone"][0] } })).await;
     assert_eq!(back["gone"], undone["gone"]);
     assert_eq!(
-        lab.ask("POST", "/v1/sessions/s/rollback", json!({ "to": 99999 })).await.refused(),
+        lab.ask("POST", "/v1/sessions/s/rollback", json!({ "to": { "at": 99999 } })).await.refused(),
         (404, "not_found".into())
     );
     assert_eq!(

@@ -64,7 +64,7 @@ async fn another_tenants_session_does_not_exist_on_any_route() {
         ("POST", "/undo_compaction", Value::Null),
         ("POST", "/reset_loops", Value::Null),
         ("POST", "/fork", json!({})),
-        ("POST", "/rollback", json!({ "to": 1 })),
+        ("POST", "/rollback", json!({ "to": { "at": 1 } })),
         ("POST", "/undo", Value::Null),
         ("POST", "/redo", Value::Null),
         ("POST", "/command", json!({ "line": "/undo" })),
