@@ -121,23 +121,24 @@ pub(super) async fn come_to_rest(
     let now = Instant::now();
     let (until, answers_by) = (now + deadline.min(DRAIN_MAX), now + ANSWER_WAIT);
     loop {
-        // All at the same time, so that a session that does not answer takes no time from the others.
-        let drains = awake().into_iter().map(async |slot| {
+        let (mut left, mut waited) = (Vec::new(), false);
+        // One after the other: all have the same moment to be at rest by, so one that does not answer takes no time from the others.
+        for slot in awake() {
             let session = Session { shared: shared.clone(), slot };
-            (drained(&session, until, answers_by).await, session.id().clone())
-        });
-        let sessions = futures_util::future::join_all(drains).await;
-        let waited = sessions.iter().any(|(drained, _)| *drained == Drained::Later);
+            match drained(&session, until, answers_by).await {
+                Drained::AtOnce => {}
+                Drained::Later => waited = true,
+                Drained::No => left.push(session.id().clone()),
+            }
+        }
         // A child's DOWN may wake a parent that was found at rest. So look again, until one look finds all at rest.
         if !waited || Instant::now() >= until {
-            let left = sessions.into_iter().filter(|(drained, _)| *drained == Drained::No);
-            return left.map(|(_, session)| session).collect();
+            return left;
         }
     }
 }
 
 /// Whether a session has come to rest in a drain.
-#[derive(PartialEq, Eq)]
 enum Drained {
     /// It was at rest when checked.
     AtOnce,

@@ -26,11 +26,16 @@ cd "$copy"
 
 # Prints the names of the tests that failed, of those tests: `it`, `program` or `lib`, and what their names contain.
 failed_tests() {
-    local log=$copy/../log target=--lib
-    if [ "$1" != lib ]; then target="--test $1"; fi
+    # One package alone: the others would only be built again each time.
+    local log=$copy/../log target
+    case $1 in
+        lib) target="-p tamtam --lib" ;;
+        program) target="-p tamtam-cli --test program" ;;
+        *) target="-p tamtam --test $1" ;;
+    esac
     shift
-    # shellcheck disable=SC2086 # two words
-    timeout --kill-after=5 900 "$cargo" test --offline --workspace --all-features $target -- "$@" >"$log" 2>&1 || true
+    # shellcheck disable=SC2086 # several words
+    timeout --kill-after=5 900 "$cargo" test --offline --all-features $target -- "$@" >"$log" 2>&1 || true
     if ! grep -q '^test result:' "$log"; then
         if ! grep -q '^running [1-9]' "$log"; then
             tail -40 "$log"
@@ -39,7 +44,6 @@ failed_tests() {
         # Some tests end under some mutations only with the limit.
         echo "a test that hangs"
     fi
-    # Every library of the workspace is asked, and those without such a test say so.
     if ! grep -q '^running [1-9]' "$log"; then
         echo "no test is called $*"
         return 2
