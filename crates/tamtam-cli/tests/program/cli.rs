@@ -7,6 +7,7 @@ mod commands;
 mod compaction;
 mod config;
 mod cost;
+mod curl;
 mod demo;
 mod edges;
 mod errors;
