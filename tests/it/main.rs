@@ -63,7 +63,6 @@ mod restarts;
 mod rights;
 mod runtime;
 mod sending;
-mod service;
 mod size;
 #[cfg(feature = "tools")]
 mod soak;

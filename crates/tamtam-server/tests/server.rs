@@ -2,8 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, missing_docs)]
 
+#[path = "server/client.rs"]
+mod client;
 #[path = "server/lab.rs"]
 mod lab;
+#[allow(dead_code, reason = "the tests of the library use more of it")]
+#[path = "../../../tests/it/support/taped.rs"]
+mod taped;
 
 #[path = "server/events.rs"]
 mod events;
@@ -13,6 +18,8 @@ mod guard;
 mod routes;
 #[path = "server/sends.rs"]
 mod sends;
+#[path = "server/service.rs"]
+mod service;
 #[path = "server/tenants.rs"]
 mod tenants;
 #[path = "server/tree.rs"]
