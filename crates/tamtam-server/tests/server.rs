@@ -16,6 +16,8 @@ mod events;
 mod guard;
 #[path = "server/routes.rs"]
 mod routes;
+#[path = "server/scenarios.rs"]
+mod scenarios;
 #[path = "server/sends.rs"]
 mod sends;
 #[path = "server/service.rs"]
