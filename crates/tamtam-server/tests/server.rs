@@ -7,13 +7,20 @@ mod client;
 #[path = "server/lab.rs"]
 mod lab;
 #[allow(dead_code, reason = "the tests of the library use more of it")]
+#[path = "../../../tests/it/support/rng.rs"]
+mod rng;
+#[allow(dead_code, reason = "the tests of the library use more of it")]
 #[path = "../../../tests/it/support/taped.rs"]
 mod taped;
 
+#[path = "server/crowd.rs"]
+mod crowd;
 #[path = "server/events.rs"]
 mod events;
 #[path = "server/guard.rs"]
 mod guard;
+#[path = "server/hostile.rs"]
+mod hostile;
 #[path = "server/routes.rs"]
 mod routes;
 #[path = "server/scenarios.rs"]
