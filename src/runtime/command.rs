@@ -183,17 +183,17 @@ impl Session {
         })
     }
 
-    /// The agent that a message names, for its turn.
+    /// The agent that a message names, for its turn. One that was taken before gets its receipt, whatever became of its agent.
     pub(crate) async fn agent_of(&self, message: &Message) -> Result<Option<AgentChoice>, SendError> {
         // A name out of its bounds is refused by the session, as the other names in a message are.
-        let name = message.agent.as_deref().filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
-        match name {
-            None => Ok(None),
-            Some(name) => match self.choice_of(name).await {
-                Ok(choice) => Ok(Some(choice)),
-                Err(CommandError::Session(error)) => Err(error),
-                Err(error) => Err(SendError::NoAgent { why: error.to_string() }),
-            },
+        let Some(name) = message.agent.as_deref().filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len())) else {
+            return Ok(None);
+        };
+        match self.choice_of(name).await {
+            Ok(choice) => Ok(Some(choice)),
+            Err(CommandError::Session(error)) => Err(error),
+            Err(_) if self.state().await?.seen.get(&message.id).is_some() => Ok(None),
+            Err(error) => Err(SendError::NoAgent { why: error.to_string() }),
         }
     }
 

@@ -68,6 +68,10 @@ async fn the_agent_of_a_message_has_its_turn_alone() {
         assert_eq!(session.state().await.unwrap().settings.agent, "build");
         runtime.passivate(session.id()).await.unwrap();
     }
+    // Sent again when its agent is gone, it has its receipt.
+    runtime.set_agents(Agents::built_in());
+    let again = session.send(by(Some("docs"), "as docs"), Delivery::Queue).await.unwrap();
+    assert!(again.known_before && again.wait().await.unwrap().text == "as docs");
     let documents: Vec<_> = model.requests().iter().map(|request| request.system.contains("You document.")).collect();
     assert_eq!(documents, [false, true, true, false]);
     assert_eq!(session.messages().await.unwrap().iter().filter(|said| said.text() == "go").count(), 4);

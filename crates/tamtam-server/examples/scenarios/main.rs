@@ -204,7 +204,8 @@ fn main() -> Result<(), Failed> {
         let folder = tempfile::tempdir()?;
         let differences = play(&text, folder.path())?;
         let about = serde_json::from_str::<Scenario>(&text)?.about;
-        println!("{}: {about} {}", file.display(), if differences.is_empty() { "as expected" } else { "DIFFERENT" });
+        let name = file.file_stem().unwrap_or_default().display();
+        println!("{name}: {about} {}", if differences.is_empty() { "as expected" } else { "DIFFERENT" });
         differences.iter().for_each(|difference| println!("  {difference}"));
         has_differences |= !differences.is_empty();
     }
