@@ -64,7 +64,7 @@ impl SendError {
     pub fn kind(&self) -> Kind {
         match self {
             SendError::Stopped => Kind::Retry,
-            SendError::Handled => Kind::Invalid,
+            SendError::Handled | SendError::NoAgent { .. } => Kind::Invalid,
             SendError::HookFailed { .. } => Kind::Failed,
             SendError::Parked => Kind::Parked,
             SendError::Draining | SendError::Closed => Kind::Closed,

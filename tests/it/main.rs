@@ -64,7 +64,6 @@ mod restarts;
 mod rights;
 mod runtime;
 mod sending;
-mod service;
 mod size;
 mod skills;
 #[cfg(feature = "tools")]
