@@ -50,7 +50,7 @@ use axum::{
 use tamtam::Runtime;
 
 pub use options::{Denied, NewSession, RequestInfo, Scope, ServerOptions};
-pub use serve::{Bound, ServeError, serve};
+pub use serve::{Bound, ServeError, serve, serve_beside};
 pub use wire::{NewBudget, NewLimits, NewMessage};
 
 use app::App;
