@@ -335,6 +335,14 @@ pub enum DeleteError {
         /// The session whose task it does.
         parent: SessionId,
     },
+    /// A hook of the host refused the deletion ([`Hook::before_operation`](crate::hook::Hook::before_operation)).
+    #[error("session {session} is kept: {refusal}")]
+    Blocked {
+        /// The id of the session.
+        session: SessionId,
+        /// What the hook says.
+        refusal: Refusal,
+    },
     /// The session does not exist, another process has it, or the store refused.
     #[error(transparent)]
     Open(#[from] OpenError),

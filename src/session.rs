@@ -60,6 +60,7 @@ pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{PassivateError, SpawnError},
     event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next},
+    hook::Operation,
     words::{
         depth::VALUE_DEPTH_MAX,
         ids::{BadSessionId, CallId, NAME_BYTES_MAX, SESSION_ID_BYTES_MAX},
@@ -354,6 +355,7 @@ impl Session {
     /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) if the tape has an anchor of
     /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
+        self.allowed(Operation::Handoff).await?;
         let name = name.into();
         let summary = match summary {
             Some(summary) => Some(self.passed_words(summary).await?.into()),

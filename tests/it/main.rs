@@ -24,6 +24,7 @@ mod face;
 mod files;
 mod forks;
 mod formats;
+mod gates;
 #[cfg(feature = "tools")]
 mod hinted;
 mod host_children;
@@ -64,6 +65,7 @@ mod rights;
 mod runtime;
 mod sending;
 mod size;
+mod skills;
 #[cfg(feature = "tools")]
 mod soak;
 mod steered;

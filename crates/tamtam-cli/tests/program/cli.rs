@@ -27,6 +27,7 @@ mod search;
 mod serve;
 mod sessions;
 mod shell;
+mod skill;
 mod steering;
 mod stop;
 mod strangers;
