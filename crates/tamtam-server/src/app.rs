@@ -78,7 +78,7 @@ impl App {
             if let Some(found) = page.sessions.into_iter().find(|listed| listed.session == *id) {
                 return Ok(Some(found));
             }
-            // A list that is not behind may miss a session, too, that is used while the list is read: it moves to the front.
+            // A session that is used between two pages moves to the first, and the list misses it.
             if page.next.is_none() && !self.runtime.exists(id).await? {
                 return Ok(None);
             }
