@@ -70,6 +70,7 @@ mod soak;
 mod steered;
 mod storm;
 mod support;
+mod swapped;
 mod sweep;
 #[cfg(feature = "http")]
 mod switching;
