@@ -17,11 +17,11 @@ use serde_json::value::RawValue;
 use crate::{
     actor::bring_up::why_not_there,
     error::OpenError,
-    event::{Event, EventStream, events_of},
+    event::EventStream,
     kernel::{Bill, Entry, Transcript},
     ops::taped,
-    session::Session,
-    tape::{self, TapeError, TapeStore, TapeStoreExt as _},
+    session::{Session, past::PastReading},
+    tape::{self, TapeStore, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
     words::message::Message,
 };
@@ -95,8 +95,10 @@ impl Session {
         }
     }
 
-    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is too
-    /// slow afterwards gets [`Next::Lagged`](crate::session::Next::Lagged).
+    /// The durable events after that entry, then all events as they come. No durable event is missing between the two; a reader that is
+    /// too slow afterwards gets [`Next::Lagged`](crate::session::Next::Lagged). The tape is read a page at a time, as the reader comes
+    /// to it, so a long one costs no memory. Pieces of text that come while the past is read are not shown. If the tape cannot be
+    /// read on, the stream ends; the events so far are whole, and the same call after the last of them goes on.
     ///
     /// # Errors
     /// If the tape cannot be read.
@@ -104,10 +106,15 @@ impl Session {
         // Listen first, so that nothing is missed while the tape is read.
         let live = self.slot.listen();
         let id = self.slot.id.clone();
-        let read = self.shared.blocking(move |shared| events_behind(&*shared.store, &id, after)).await;
-        match read {
+        let shared = self.shared.clone();
+        let read = self.shared.blocking(move |_| {
+            let reading = PastReading::behind(&*shared.store, &id, after)?;
+            reading.map(|reading| reading.page(&shared)).transpose()
+        });
+        match read.await {
             Err(error) => Err(why_not_there(&self.shared, &self.slot, error).await),
-            Ok(events) => Ok(live.with_replay(events)),
+            Ok(Some(first)) => Ok(live.behind(first)),
+            Ok(None) => Ok(live),
         }
     }
 
@@ -165,23 +172,6 @@ impl MessageStream {
         }
         Ok(self.read.as_mut().and_then(DoubleEndedIterator::next_back))
     }
-}
-
-/// The durable events of the entries after one of them: from the newest anchor before it on, as the state there must be known. Blocks
-/// on the disk.
-fn events_behind(store: &dyn TapeStore, session: &SessionId, after: Seq) -> Result<Vec<Event>, OpenError> {
-    // The first entry of a tape has no event: it is the state that others are applied to.
-    let after = after.max(Seq(1));
-    let before = match store.read_to(session, after) {
-        Err(TapeError::NoEntry { .. }) => return Ok(Vec::new()),
-        before => before?.entries,
-    };
-    let (mut state, mut events) = (taped::state(session, &before)?, Vec::new());
-    for entry in &taped::entries(session, &store.read(session, after)?)? {
-        events.extend(events_of(&state, entry));
-        state.apply(entry);
-    }
-    Ok(events)
 }
 
 /// Reads a page from the end of a tape: from the newest anchor on, then from older ones, until it is full and a message is left for

@@ -49,6 +49,7 @@ mod overflow;
 mod pages;
 mod panic_abort;
 mod passive;
+mod peeked;
 #[cfg(all(feature = "http", feature = "tools"))]
 mod prefix;
 mod published;

@@ -92,6 +92,27 @@ impl Index {
         brought
     }
 
+    /// Brings the row of one session up to date. Looks at the files of this session alone, and takes the lock of the index only where
+    /// they are not what the row says.
+    ///
+    /// # Errors
+    /// As [`Index::catch_up`].
+    pub(crate) fn bring_row<D: Fold>(
+        &mut self,
+        session: &SessionId,
+        wait: Duration,
+    ) -> Result<(ListCost, Behind), TapeError> {
+        let one = BTreeSet::from([session.clone()]);
+        match stale(&self.database, &self.layout, D::FORM, Some(&one)) {
+            Ok((cost, stale)) if stale.is_nothing() => Ok((cost, Behind::No)),
+            // What is wrong with the database is mended where it is written.
+            Ok(_) | Err(_) => {
+                let number = schema::number(&self.database).map_err(failed)?;
+                self.bring_some::<D>(wait, Some((number, &one)))
+            }
+        }
+    }
+
     /// Reads those that were noted, if the database still has this number; otherwise all.
     fn bring_some<D: Fold>(
         &mut self,
@@ -223,9 +244,11 @@ fn stale(
             (layout.all_session_ids()?, known(database, &all, [])?)
         }
         Some(noted) => {
+            let one =
+                format!("select session, iif(form = {form}, files, -1), bytes from session_rows where session = ?1");
             let mut rows = Known::new();
             for session in noted {
-                rows.extend(known(database, KNOWN_ONE, [session.as_str()])?);
+                rows.extend(known(database, &one, [session.as_str()])?);
             }
             (noted.iter().filter(|session| layout.session(session).is_dir()).cloned().collect(), rows)
         }
