@@ -78,13 +78,12 @@ use crate::{
         shared::Shared,
         slot::{Phase, Slot, within},
     },
-    error::{OpenError, SendError},
+    error::SendError,
     event::EventStream,
     kernel::{
         self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, Delivery, EditMessage, GoOn, HandOff, Pause,
         ResetLoops, Resume, SendMessage, Steering, WithdrawMessage,
     },
-    ops::taped,
     session::receipt::Receipt,
     tape::TapeStoreExt as _,
     words::{
@@ -396,40 +395,6 @@ impl Session {
     /// Among others [`SendError::Closed`] and [`SendError::Parked`].
     pub async fn state(&self) -> Result<State, SendError> {
         self.slot.now().await.map(Arc::unwrap_or_clone)
-    }
-
-    /// The state as it is on the tape, without waking the session: what is published while it is awake, in this runtime; else what its
-    /// tape says, which costs a reading from its newest anchor on. It may be an entry behind what another process is writing.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tamtam::{Runtime, SessionOptions, model::Scripted};
-    ///
-    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
-    /// let runtime = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start().await?;
-    /// let session = runtime.create(SessionOptions::new(".").title("Order 7")).await?;
-    /// runtime.passivate(session.id()).await?;
-    /// assert_eq!(session.peek().await?.settings.title.as_deref(), Some("Order 7"));
-    /// assert!(!session.is_awake());
-    /// runtime.shutdown().await;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// If it is not awake, and the store has no such session or its tape cannot be read.
-    pub async fn peek(&self) -> Result<State, OpenError> {
-        if let Some(state) = self.slot.shown() {
-            return Ok(Arc::unwrap_or_clone(state));
-        }
-        let id = self.slot.id.clone();
-        self.shared.blocking(move |shared| taped::newest(&*shared.store, &id)).await
-    }
-
-    /// Whether the session is awake in this runtime, and shows its state. Asks nobody.
-    #[must_use]
-    pub fn is_awake(&self) -> bool {
-        self.slot.is_shown()
     }
 
     /// The events of the session from now on. As long as a stream is held, the session may ask its listener: see

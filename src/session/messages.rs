@@ -1,5 +1,5 @@
-//! Reads a conversation from its tape: its entries, its messages oldest or newest first, the events behind an entry, and the cost of
-//! its model requests.
+//! Reads a conversation without its actor: its state, its entries, its messages oldest or newest first, the events behind an entry, and
+//! the cost of its model requests.
 //!
 //! The tape is read on a thread and never by the session's actor: a sleeping session stays asleep, and a working one is not held up.
 //! All entries and all messages read the whole tape; a page reads from the newest anchor back until it is full, events from the
@@ -9,7 +9,7 @@
 //! [`MessageCursor`] (the place where a page ends) stays valid while messages are added and taken back, because a host asks for the
 //! next page with it.
 
-use std::{collections::BTreeMap, vec::IntoIter};
+use std::{collections::BTreeMap, sync::Arc, vec::IntoIter};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ use crate::{
     actor::bring_up::why_not_there,
     error::OpenError,
     event::EventStream,
-    kernel::{Bill, Entry, Transcript},
+    kernel::{Bill, Entry, State, Transcript},
     ops::taped,
     session::{Session, past::PastReading},
     tape::{self, TapeStore, TapeStoreExt as _},
@@ -116,6 +116,40 @@ impl Session {
             Ok(Some(first)) => Ok(live.behind(first)),
             Ok(None) => Ok(live),
         }
+    }
+
+    /// The state as it is on the tape, without waking the session: what is published while it is awake, in this runtime; else what its
+    /// tape says, which costs a reading from its newest anchor on. It may be an entry behind what another process is writing.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// let runtime = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start().await?;
+    /// let session = runtime.create(SessionOptions::new(".").title("Order 7")).await?;
+    /// runtime.passivate(session.id()).await?;
+    /// assert_eq!(session.peek().await?.settings.title.as_deref(), Some("Order 7"));
+    /// assert!(!session.is_awake());
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not awake, and the store has no such session or its tape cannot be read.
+    pub async fn peek(&self) -> Result<State, OpenError> {
+        if let Some(state) = self.slot.shown() {
+            return Ok(Arc::unwrap_or_clone(state));
+        }
+        let id = self.slot.id.clone();
+        self.shared.blocking(move |shared| taped::newest(&*shared.store, &id)).await
+    }
+
+    /// Whether the session is awake in this runtime, and shows its state. Asks nobody.
+    #[must_use]
+    pub fn is_awake(&self) -> bool {
+        self.slot.is_shown()
     }
 
     /// The newest messages before a place, or before the end: newest first, at most `limit` of them (1 to [`MESSAGES_MAX`]). Each
