@@ -58,7 +58,7 @@ impl Tag {
         Tag { owner, call: crate::words::ids::new_uuid() }
     }
 
-    /// The value of [`CALL_VARIABLE`] for this call, started by a process whose own value is `outer`.
+    /// The value of the variable with the tags, for this call, started by a process whose own value is `outer`.
     #[must_use]
     pub fn variable(&self, outer: Option<&str>) -> String {
         match outer {
