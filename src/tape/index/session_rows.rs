@@ -86,7 +86,7 @@ impl Index {
     ///
     /// # Errors
     /// As [`Index::catch_up`].
-    pub(crate) fn bring_changed_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
+    pub(crate) fn bring_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
         let changed = self.changed.clone().filter(|_| !self.only_reads);
         let which = changed.map_or(Which::All, |(changed, owner)| Which::Noted(changed, owner));
         self.bring_some::<D>(wait, which)
