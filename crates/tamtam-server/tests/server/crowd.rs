@@ -72,22 +72,25 @@ impl Subscriber {
     }
 }
 
-/// The bytes that wait in the kernel: those that the server has sent to each of its clients and that were not taken, by the client's
-/// port, with those that wait at the client.
+/// The bytes that wait in the kernel for each client, by its port: those that the server has sent and that were not taken, and those
+/// that wait at the client.
 fn waiting(server: SocketAddr) -> BTreeMap<u16, u64> {
-    let mut waiting = BTreeMap::new();
+    let mut ends = BTreeMap::new();
     for line in std::fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1) {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let port = |field: &str| u16::from_str_radix(field.split_once(':').unwrap().1, 16).unwrap();
         let (sends, receives) = fields[4].split_once(':').unwrap();
         let bytes = |field| u64::from_str_radix(field, 16).unwrap();
         let (here, there) = (port(fields[1]), port(fields[2]));
+        // While connections come and go the table may show one twice: it is counted once.
         if here == server.port() {
-            *waiting.entry(there).or_default() += bytes(sends);
+            ends.insert((there, "server"), bytes(sends));
         } else if there == server.port() {
-            *waiting.entry(here).or_default() += bytes(receives);
+            ends.insert((here, "client"), bytes(receives));
         }
     }
+    let mut waiting = BTreeMap::new();
+    ends.into_iter().for_each(|((client, _), bytes)| *waiting.entry(client).or_default() += bytes);
     waiting
 }
 
