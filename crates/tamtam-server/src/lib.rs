@@ -51,7 +51,7 @@ use tamtam::Runtime;
 
 pub use options::{Denied, NewSession, RequestInfo, Scope, ServerOptions};
 pub use problem::Problem;
-pub use serve::{Bound, ServeError, serve};
+pub use serve::{Bound, ServeError, serve, serve_beside};
 pub use wire::{NewBudget, NewLimits, NewMessage};
 
 use app::App;

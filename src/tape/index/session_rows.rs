@@ -11,6 +11,7 @@
 
 use std::{
     collections::BTreeSet,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -22,7 +23,12 @@ use super::{
     tail::{FileCursor, Known, Stale, Tail, files_of, known},
 };
 use crate::{
-    tape::{Behind, ListCost, TapeEntry, TapeError, changed::Seen, layout::Layout, lineage::origin},
+    tape::{
+        Behind, ListCost, TapeEntry, TapeError,
+        changed::{Changed, Seen},
+        layout::Layout,
+        lineage::origin,
+    },
     words::{
         ids::{Millis, Seq, SessionId},
         labels::Labels,
@@ -79,17 +85,8 @@ impl Index {
     /// # Errors
     /// As [`Index::catch_up`].
     pub(crate) fn bring_changed_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
-        let Some((changed, owner)) = self.changed.clone().filter(|_| !self.only_reads) else {
-            return self.bring_rows::<D>(wait);
-        };
-        let number = schema::number(&self.database).map_err(failed)?;
-        let seen = Seen::now(&self.layout, &owner, number, D::FORM)?;
-        let noted = changed.since(seen.as_ref());
-        let brought = self.bring_some::<D>(wait, noted.as_ref().map(|noted| (number, noted)));
-        if !matches!(brought, Ok((_, Behind::No))) {
-            changed.still(noted);
-        }
-        brought
+        let changed = self.changed.clone().filter(|_| !self.only_reads);
+        self.bring_some::<D>(wait, changed)
     }
 
     /// Brings the row of one session up to date. Looks at the files of this session alone, and takes the lock of the index only where
@@ -107,26 +104,40 @@ impl Index {
             Ok((cost, stale)) if stale.is_nothing() => Ok((cost, Behind::No)),
             // What is wrong with the database is mended where it is written.
             Ok(_) | Err(_) => {
-                let number = schema::number(&self.database).map_err(failed)?;
-                self.bring_some::<D>(wait, Some((number, &one)))
+                let until = Instant::now() + wait;
+                let look = |database: &Connection, layout: &Layout| {
+                    let (cost, stale) = stale(database, layout, D::FORM, Some(&one))?;
+                    Ok((cost, stale.sessions.len() as u64))
+                };
+                let brought = self
+                    .bring(wait, look, &mut |database, layout| bring_all::<D>(database, layout, until, Some(&one)))?;
+                Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
             }
         }
     }
 
-    /// Reads those that were noted, if the database still has this number; otherwise all.
+    /// Reads those that were noted since the last look, if that is known; otherwise all.
+    ///
+    /// The notes are taken under the lock of the index: taken before, they would be missing from a list that gets the lock first, and
+    /// it would say that no session is missing.
     fn bring_some<D: Fold>(
         &mut self,
         wait: Duration,
-        noted: Option<(i64, &BTreeSet<SessionId>)>,
+        changed: Option<(Arc<Changed>, String)>,
     ) -> Result<(ListCost, Behind), TapeError> {
         let until = Instant::now() + wait;
         let look = |database: &Connection, layout: &Layout| {
             stale(database, layout, D::FORM, None).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
         };
         let brought = self.bring(wait, look, &mut |database, layout| {
-            // A database that was made anew meanwhile has no rows.
-            let noted = noted.filter(|(number, _)| schema::number(database).is_ok_and(|now| now == *number));
-            bring_all::<D>(database, layout, until, noted.map(|(_, noted)| noted))
+            let Some((changed, owner)) = &changed else { return bring_all::<D>(database, layout, until, None) };
+            let seen = Seen::now(layout, owner, schema::number(database)?, D::FORM)?;
+            let noted = changed.since(seen.as_ref());
+            let brought = bring_all::<D>(database, layout, until, noted.as_ref());
+            if !matches!(brought, Ok((_, 0))) {
+                changed.still(noted);
+            }
+            brought
         })?;
         Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
     }
