@@ -83,7 +83,7 @@ fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
 }
 
 fn look_in(index: &mut Index, store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    let (cost, behind) = index.bring_changed_rows::<Digest>(query.wait)?;
+    let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
     // Whether another look may bring in more: this one had no time for all, or another process reads them in just now.
     let reads_on = match behind {
         Behind::No => ReadsOn::No,

@@ -71,22 +71,25 @@ pub(crate) struct SessionRow<D: Fold> {
     cursor: Option<FileCursor>,
 }
 
+/// Which sessions are read.
+enum Which {
+    All,
+    /// Those that were noted since the last look of this owner, if that is known; otherwise all.
+    Noted(Arc<Changed>, String),
+    /// Some, if the database still has this number; otherwise all.
+    Of(i64, BTreeSet<SessionId>),
+}
+
 impl Index {
-    /// Reads what was appended to all sessions since the last time. Begins with no further session once `wait` is over.
+    /// Reads what was appended to all sessions since the last time, without a look at those that cannot have changed (`changed.rs`).
+    /// Begins with no further session once `wait` is over.
     ///
     /// # Errors
     /// As [`Index::catch_up`].
     pub(crate) fn bring_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
-        self.bring_some::<D>(wait, None)
-    }
-
-    /// As [`Index::bring_rows`], without a look at the sessions that cannot have changed since (`changed.rs`).
-    ///
-    /// # Errors
-    /// As [`Index::catch_up`].
-    pub(crate) fn bring_changed_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
         let changed = self.changed.clone().filter(|_| !self.only_reads);
-        self.bring_some::<D>(wait, changed)
+        let which = changed.map_or(Which::All, |(changed, owner)| Which::Noted(changed, owner));
+        self.bring_some::<D>(wait, which)
     }
 
     /// Brings the row of one session up to date. Looks at the files of this session alone, and takes the lock of the index only where
@@ -104,40 +107,37 @@ impl Index {
             Ok((cost, stale)) if stale.is_nothing() => Ok((cost, Behind::No)),
             // What is wrong with the database is mended where it is written.
             Ok(_) | Err(_) => {
-                let until = Instant::now() + wait;
-                let look = |database: &Connection, layout: &Layout| {
-                    let (cost, stale) = stale(database, layout, D::FORM, Some(&one))?;
-                    Ok((cost, stale.sessions.len() as u64))
-                };
-                let brought = self
-                    .bring(wait, look, &mut |database, layout| bring_all::<D>(database, layout, until, Some(&one)))?;
-                Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
+                let number = schema::number(&self.database).map_err(failed)?;
+                self.bring_some::<D>(wait, Which::Of(number, one))
             }
         }
     }
 
-    /// Reads those that were noted since the last look, if that is known; otherwise all.
+    /// Reads the sessions that are asked for.
     ///
-    /// The notes are taken under the lock of the index: taken before, they would be missing from a list that gets the lock first, and
-    /// it would say that no session is missing.
-    fn bring_some<D: Fold>(
-        &mut self,
-        wait: Duration,
-        changed: Option<(Arc<Changed>, String)>,
-    ) -> Result<(ListCost, Behind), TapeError> {
+    /// What was noted is taken under the lock of the index: taken before, it would be missing from a list that gets the lock first, and
+    /// that would say that no session is missing.
+    fn bring_some<D: Fold>(&mut self, wait: Duration, which: Which) -> Result<(ListCost, Behind), TapeError> {
         let until = Instant::now() + wait;
         let look = |database: &Connection, layout: &Layout| {
             stale(database, layout, D::FORM, None).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
         };
-        let brought = self.bring(wait, look, &mut |database, layout| {
-            let Some((changed, owner)) = &changed else { return bring_all::<D>(database, layout, until, None) };
-            let seen = Seen::now(layout, owner, schema::number(database)?, D::FORM)?;
-            let noted = changed.since(seen.as_ref());
-            let brought = bring_all::<D>(database, layout, until, noted.as_ref());
-            if !matches!(brought, Ok((_, 0))) {
-                changed.still(noted);
+        let brought = self.bring(wait, look, &mut |database, layout| match &which {
+            // A database that was made anew meanwhile has no rows.
+            Which::Of(number, some) => {
+                let is_same = schema::number(database)? == *number;
+                bring_all::<D>(database, layout, until, is_same.then_some(some))
             }
-            brought
+            Which::Noted(changed, owner) => {
+                let seen = Seen::now(layout, owner, schema::number(database)?, D::FORM)?;
+                let noted = changed.since(seen.as_ref());
+                let brought = bring_all::<D>(database, layout, until, noted.as_ref());
+                if !matches!(brought, Ok((_, 0))) {
+                    changed.still(noted);
+                }
+                brought
+            }
+            Which::All => bring_all::<D>(database, layout, until, None),
         })?;
         Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
     }
