@@ -34,6 +34,7 @@ fn spec(processes: &Processes, command: &str) -> Spec {
         folder: Folder { handle: OwnedFd::from(fs::File::open("/").unwrap()), path: "/".into() },
         tag,
         streams: Streams::Together,
+        input: Input::Empty,
         confinement: None,
     }
 }
