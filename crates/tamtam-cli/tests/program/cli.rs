@@ -15,6 +15,7 @@ mod files;
 mod grants;
 pub(crate) mod lab;
 mod loops;
+mod mcp;
 mod operator;
 mod plan;
 mod program;

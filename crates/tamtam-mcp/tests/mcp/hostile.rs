@@ -9,7 +9,7 @@ use tamtam_mcp::{Phase, ServerConfig};
 use crate::lab::{Lab, PATIENCE, hostile, started, until};
 
 async fn lab(mode: &str, more: impl FnOnce(ServerConfig) -> ServerConfig) -> Lab {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::taped::folder();
     let config = more(hostile("bad", mode, &folder.path().join("starts")));
     Lab::with(folder, [config]).await
 }

@@ -15,7 +15,8 @@ use tamtam::{
     tool::{Progress, Tool, ToolContext, ToolResult},
 };
 use tamtam_mcp::{Listed, ServerConfig, ServerFigures, Servers};
-use tempfile::TempDir;
+
+use crate::taped::{self, Folder};
 
 /// The longest that a test waits for an event: a machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Lab {
     pub(crate) runtime: Runtime,
     pub(crate) servers: Servers,
-    pub(crate) folder: TempDir,
+    pub(crate) folder: Folder,
 }
 
 /// The folder of the tests.
@@ -59,12 +60,21 @@ pub(crate) fn hostile(name: &str, mode: &str, starts: &Path) -> ServerConfig {
 
 impl Lab {
     pub(crate) async fn new(configs: impl IntoIterator<Item = ServerConfig>) -> Lab {
-        Lab::with(tempfile::tempdir().unwrap(), configs).await
+        Lab::with(taped::folder(), configs).await
     }
 
-    pub(crate) async fn with(folder: TempDir, configs: impl IntoIterator<Item = ServerConfig>) -> Lab {
-        let model = Arc::new(Scripted::new([]));
-        let runtime = Runtime::builder().store(folder.path().join("store")).model(model).start().await.unwrap();
+    pub(crate) async fn with(folder: Folder, configs: impl IntoIterator<Item = ServerConfig>) -> Lab {
+        Lab::around(folder, configs, Scripted::new([])).await
+    }
+
+    /// A runtime of this model.
+    pub(crate) async fn around(
+        folder: Folder,
+        configs: impl IntoIterator<Item = ServerConfig>,
+        model: Scripted,
+    ) -> Lab {
+        let builder = Runtime::builder().store(folder.path().join("store")).model(Arc::new(model));
+        let runtime = builder.start().await.unwrap();
         let servers = Servers::new(configs).unwrap();
         servers.start_in(&runtime).await.unwrap();
         Lab { runtime, servers, folder }

@@ -9,7 +9,10 @@ use std::{
 use serde_json::json;
 use tamtam_mcp::Phase;
 
-use crate::lab::{Lab, hostile, runs, started, until};
+use crate::{
+    lab::{Lab, hostile, runs, started, until},
+    taped,
+};
 
 /// The variable that makes the test below a host.
 const HOST: &str = "TAMTAM_TEST_MCP_HOST";
@@ -17,7 +20,7 @@ const HOST: &str = "TAMTAM_TEST_MCP_HOST";
 /// A server that nobody uses ends, and the next call starts it. In between a call is never lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_server_sleeps_and_wakes() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let starts = folder.path().join("starts");
     let config = hostile("idle", "good", &starts).idle(Duration::from_millis(1));
     let lab = Lab::with(folder, [config]).await;
@@ -42,7 +45,7 @@ async fn an_idle_server_sleeps_and_wakes() {
 /// P4-17: a server that ends neither with its input nor when it is asked to is killed, with the processes that it started.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_leaves_no_process_of_a_stubborn_server() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = taped::folder();
     let starts = folder.path().join("starts");
     let config = hostile("stubborn", "stubborn", &starts);
     let lab = Lab::with(folder, [config]).await;
@@ -60,6 +63,7 @@ fn a_killed_host_leaves_no_server() {
     let mut host = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "left::this_is_the_host_that_is_killed", "--nocapture"])
         .env(HOST, folder.path())
+        .env("TMPDIR", folder.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -14,7 +14,7 @@ use crate::lab::{Lab, hostile, started};
 /// P4-18, ASK-14: 200 sessions with 3 servers, all at once, from a cold start: 3 processes.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_sessions_with_three_servers_are_three_processes() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = crate::taped::folder();
     let starts = folder.path().join("starts");
     let names = ["one", "two", "three"];
     let configs: Vec<_> = names.iter().map(|name| hostile(name, "good", &starts)).collect();
