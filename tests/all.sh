@@ -77,7 +77,9 @@ run bench-step cargo_test --bench step -- --bench --warm-up-time 0.5 --measureme
 run bench-figures cargo_test --bench figures -- --short
 run bench-start cargo_test --bench start -- --short
 run bench-tools cargo_test --bench tools -- --short
+run bench-http cargo_test --bench http -- --short
 run bench-shell cargo_test --bench shell -- --short
+run bench-floor cargo_test --bench floor -- --short
 # This one fails where a cost grows faster than its table allows: by counts, which a busy machine does not change.
 run bench-growth cargo_test --bench growth -- --short
 run bench-cycles cargo_test --bench cycles -- 1000

@@ -43,6 +43,7 @@ mod sandboxed;
 mod search;
 mod serve;
 mod sessions;
+mod skill;
 mod stdin;
 mod sweep;
 mod tapes;
@@ -124,6 +125,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Agents(arguments) => team::agents(&arguments, environment),
         Command::Mcp { command } => mcp::mcp(command, environment).await,
+        Command::Skill { command } => skill::skill(command, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment).await,
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),

@@ -1,5 +1,5 @@
 //! The MCP servers of this user and of a workspace: which files name them ([`Configured`]), how a runtime gets them
-//! ([`Running::start`]), and `tamtam mcp`, which lists, checks and adds them.
+//! ([`Offered`]), and `tamtam mcp`, which lists, checks and adds them.
 //!
 //! The user's own are in `mcp.json` in the configuration folder. Those of a workspace are in files of other programs
 //! (`docs/MCP.md`), and are programs that a stranger may have named: a change must start none of them before the user has trusted
@@ -15,8 +15,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tamtam::{Runtime, model::Scripted};
-use tamtam_mcp::{Dialect, ServerConfig, Servers};
+use tamtam::{Runtime, model::Scripted, runtime::Builder};
+use tamtam_mcp::{Dialect, Listed, ServerConfig, ServerFigures, Servers};
 
 use super::{
     arguments::{McpAddArguments, McpArguments, McpCheckArguments, McpCommand},
@@ -97,35 +97,59 @@ impl Configured {
         }
     }
 
-    /// Starts the servers in a runtime and offers their tools to its sessions. A server that does not start, and a tool that is not
-    /// offered, is a line of what is returned. Does nothing, and waits for nothing, without a server.
-    pub(super) async fn offer(self, runtime: &Runtime) -> Result<Vec<String>, Failure> {
+    /// Asks the servers for their tools, which ends them again: in the runtime that has the tools they start at their first use. A
+    /// server that does not start, and a tool that is not offered, is a line of what is returned. Starts nothing, and waits for
+    /// nothing, without a server.
+    pub(super) async fn listed(self) -> Result<(Offered, Vec<String>), Failure> {
         if self.servers.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Offered(None), Vec::new()));
         }
-        let servers = started(self.servers.into_iter().map(|(server, _)| server), runtime).await?;
-        let listed = servers.list().await;
-        servers.offer(runtime).map_err(|error| Failure::failed(error.to_string()))?;
+        let (servers, listed, _) = asked(self.servers.into_iter().map(|(server, _)| server)).await?;
         let errors = listed.iter().filter_map(|listed| listed.error.as_ref()).map(|error| format!("not used: {error}"));
         let refused = listed.iter().filter(|listed| !listed.refused.is_empty()).map(|listed| {
             let (server, count) = (&listed.server, listed.refused.len());
             format!("not used: {count} tools of the MCP server {server}: see `tamtam mcp check {server}`")
         });
         let notes = errors.chain(refused).collect();
-        let runtime = runtime.clone();
-        // Ends with the process, after the runtime: a command shuts its runtime down.
-        tokio::spawn(async move { servers.keep_offered(&runtime).await });
-        Ok(notes)
+        Ok((Offered(Some(servers)), notes))
     }
 }
 
-async fn started(configs: impl Iterator<Item = ServerConfig>, runtime: &Runtime) -> Result<Servers, Failure> {
+/// Servers that have listed their tools; `None` where there are no servers.
+pub(super) struct Offered(Option<Servers>);
+
+impl Offered {
+    /// The builder of a runtime whose sessions have the tools.
+    pub(super) fn tools(&self, builder: Builder) -> Builder {
+        let tools = self.0.iter().flat_map(Servers::tools);
+        tools.fold(builder, Builder::tool)
+    }
+
+    /// Puts the servers into the runtime that was built so.
+    pub(super) async fn start_in(&self, runtime: &Runtime) -> Result<(), Failure> {
+        match &self.0 {
+            Some(servers) => servers.start_in(runtime).await.map_err(not_started),
+            None => Ok(()),
+        }
+    }
+}
+
+fn not_started(error: impl std::fmt::Display) -> Failure {
+    Failure::failed(format!("failed to start MCP servers: {error}"))
+}
+
+/// Starts the servers in a runtime of their own, asks each for its tools, and ends them.
+async fn asked(
+    configs: impl Iterator<Item = ServerConfig>,
+) -> Result<(Servers, Vec<Listed>, Vec<ServerFigures>), Failure> {
     let servers = Servers::new(configs).map_err(|bad| Failure::usage(bad.to_string()))?;
-    servers
-        .start_in(runtime)
-        .await
-        .map_err(|error| Failure::failed(format!("failed to start MCP servers: {error}")))?;
-    Ok(servers)
+    let model = Arc::new(Scripted::new([]));
+    let runtime = Runtime::builder().in_memory().model(model).watch(Environment::watch()).start().await?;
+    let started = servers.start_in(&runtime).await.map_err(not_started);
+    let listed = if started.is_ok() { servers.list().await } else { Vec::new() };
+    let figures = listed.iter().filter_map(|listed| servers.figures(&listed.server)).collect();
+    drop(runtime.shutdown().await);
+    started.map(|()| (servers, listed, figures))
 }
 
 /// The user's file; `None` where the environment names no place.
@@ -184,24 +208,9 @@ async fn check(given: &McpCheckArguments, environment: &Environment) -> Result<E
     if let (true, Some(name)) = (configs.is_empty(), &given.name) {
         return Err(Failure::usage(format!("no MCP server is called {name}: see `tamtam mcp list`")));
     }
-    let model = Arc::new(Scripted::new([]));
-    let builder = Runtime::builder().in_memory().model(model).watch(Environment::watch());
-    let runtime = builder.start().await?;
-    let listed = match started(configs.into_iter(), &runtime).await {
-        Ok(servers) => {
-            let listed = servers.list().await;
-            listed.into_iter().map(|listed| (servers.figures(&listed.server), listed)).collect()
-        }
-        Err(error) => {
-            drop(runtime.shutdown().await);
-            return Err(error);
-        }
-    };
-    drop(runtime.shutdown().await);
-    let listed: Vec<(Option<tamtam_mcp::ServerFigures>, tamtam_mcp::Listed)> = listed;
+    let (_, listed, figures) = asked(configs.into_iter()).await?;
     let mut text = String::new();
-    for (figures, listed) in &listed {
-        let figures = figures.clone().unwrap_or_default();
+    for (listed, figures) in listed.iter().zip(&figures) {
         if given.of.json {
             let refused: Vec<_> = listed.refused.iter().map(|refused| json!(refused)).collect();
             let line = json!({
@@ -226,7 +235,7 @@ async fn check(given: &McpCheckArguments, environment: &Environment) -> Result<E
         }
     }
     print(&text)?;
-    Ok(if listed.iter().any(|(_, listed)| listed.error.is_some()) { Exit::Failed } else { Exit::Done })
+    Ok(if listed.iter().any(|listed| listed.error.is_some()) { Exit::Failed } else { Exit::Done })
 }
 
 /// Writes a server into the user's file.

@@ -27,6 +27,10 @@ pub(crate) struct Problem {
     challenge: bool,
 }
 
+/// Lies in the extensions of a response that refuses: the name of its kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused(pub(crate) &'static str);
+
 /// What becomes of a request.
 pub(crate) type Answered<T> = Result<T, Problem>;
 
@@ -135,6 +139,7 @@ impl IntoResponse for Problem {
             "detail": detail, "next": next,
         });
         let mut response = (status, Json(body)).into_response();
+        response.extensions_mut().insert(Refused(kind));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if status == StatusCode::SERVICE_UNAVAILABLE {
