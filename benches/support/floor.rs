@@ -5,11 +5,14 @@
 
 use std::{env, io::Write as _, time::Duration};
 
-use axum::{Router, body::Bytes, extract::State, response::IntoResponse, routing::post};
 use futures_util::StreamExt as _;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 fn number(name: &str) -> usize {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(1)
@@ -20,16 +23,49 @@ fn number(name: &str) -> usize {
 pub(crate) fn serve() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("{}", listener.local_addr().unwrap().port());
         std::io::stdout().flush().unwrap();
-        let app = Router::new().route("/v1/chat/completions", post(answer)).with_state(number("K"));
-        axum::serve(listener, app.layer(axum::extract::DefaultBodyLimit::disable())).await.unwrap();
+        let calls = number("K");
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(connection(stream, calls));
+        }
     });
 }
 
-async fn answer(State(calls): State<usize>, body: Bytes) -> impl IntoResponse {
-    let done = memchr::memmem::find_iter(&body, br#""role":"tool""#).count();
+/// Answers the requests of one connection, until its client closes it. Each has a length and is taken whole.
+async fn connection(mut stream: TcpStream, calls: usize) {
+    let _ = stream.set_nodelay(true);
+    let mut buffer = Vec::new();
+    loop {
+        let (head, length) = loop {
+            if let Some(end) = memchr::memmem::find(&buffer, b"\r\n\r\n") {
+                let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+                break (end + 4, length.and_then(|length| length.trim().parse().ok()).unwrap_or(0));
+            }
+            if stream.read_buf(&mut buffer).await.unwrap_or(0) == 0 {
+                return;
+            }
+        };
+        while buffer.len() < head + length {
+            if stream.read_buf(&mut buffer).await.unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let text = answer(calls, &buffer[head..head + length]);
+        buffer.drain(..head + length);
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", text.len());
+        if stream.write_all((head + &text).as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(calls: usize, body: &[u8]) -> String {
+    let done = memchr::memmem::find_iter(body, br#""role":"tool""#).count();
     let chunk = |delta: Value, finish: Value| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
         format!(
@@ -54,7 +90,7 @@ async fn answer(State(calls): State<usize>, body: Bytes) -> impl IntoResponse {
         "data: {}\n\ndata: [DONE]\n\n",
         json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "mock", "choices": [], "usage": usage})
     );
-    ([("content-type", "text/event-stream")], text)
+    text
 }
 
 /// Says which phase was reached, in the words of `examples/peer_driver.rs`, and waits for the bench.
@@ -132,7 +168,8 @@ async fn turn(client: reqwest::Client, url: String, mut messages: Vec<Value>) ->
     messages.push(json!({"role": "user", "content": "Read the small files, then say you are done."}));
     for step in 1.. {
         let body = json!({"model": "mock", "stream": true, "messages": messages, "tools": tools});
-        let response = client.post(&url).bearer_auth("fake").json(&body).send().await.unwrap();
+        let response = client.post(&url).bearer_auth("fake").header("content-type", "application/json");
+        let response = response.body(serde_json::to_vec(&body).unwrap()).send().await.unwrap();
         let mut events = sseer::event_stream::EventStream::new(response.bytes_stream());
         let (mut text, mut id, mut name, mut arguments) = (String::new(), String::new(), String::new(), String::new());
         while let Some(event) = events.next().await {
