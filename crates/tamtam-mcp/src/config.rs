@@ -40,7 +40,8 @@ pub struct ServerConfig {
     pub line_bytes_max: usize,
     /// How many tools of the server are offered: 128 by default.
     pub tools_max: usize,
-    /// How many messages that nobody asked for the server may send in a second: 5,000 by default. One more ends the server.
+    /// How many messages that answer nothing the server may send in a second: 5,000 by default; progress counts too. One more ends
+    /// the server.
     pub unasked_max: u32,
 }
 

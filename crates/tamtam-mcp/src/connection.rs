@@ -52,8 +52,10 @@ pub(crate) struct Wish {
 /// What a line was.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Taken {
-    /// The answer to a request, or its progress.
+    /// The answer to a request.
     Awaited,
+    /// The progress of a call.
+    Shown,
     /// Nobody asked for it.
     Unasked,
     /// The server wants a person to be asked.
@@ -213,7 +215,7 @@ impl Connection {
         }
         let number = |name: &str| Some(params[name].clone()).filter(Value::is_number).unwrap_or_default();
         call.progress.metadata(json!({ "progress": number("progress"), "total": number("total") }));
-        Taken::Awaited
+        Taken::Shown
     }
 
     /// Ends the connection: each open request is answered with `why`, and so is each further one. The first reason stays.
@@ -335,7 +337,7 @@ mod tests {
         };
         assert_eq!(
             (progress(json!(7)), progress(json!("1")), progress(json!(1))),
-            (Taken::Unasked, Taken::Unasked, Taken::Awaited)
+            (Taken::Unasked, Taken::Unasked, Taken::Shown)
         );
         let expected = [(Some("two[2J of five".to_owned()), Value::Null), (None, json!({"progress": 2, "total": 5}))];
         assert_eq!(*shown.lock().unwrap(), expected);

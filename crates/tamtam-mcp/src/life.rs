@@ -76,7 +76,7 @@ enum Why {
     Closed,
     #[error("it wrote a line of more than {0} bytes")]
     TooLong(usize),
-    #[error("it sent more than {0} messages in a second that nobody had asked for")]
+    #[error("it sent more than {0} messages in a second that answer nothing")]
     Flood(u32),
 }
 
@@ -282,7 +282,7 @@ async fn read(server: &Server, connection: &Connection, process: &mut Process) -
                     for message in messages {
                         match connection.take(message) {
                             Taken::Awaited => {}
-                            Taken::Unasked => unasked += 1,
+                            Taken::Unasked | Taken::Shown => unasked += 1,
                             Taken::Wish(wish) => wishes.push(wish),
                         }
                     }

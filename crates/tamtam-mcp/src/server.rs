@@ -4,9 +4,12 @@
 //! connection, and the actor gives a connection up only after it has looked for users: so nobody is handed one that is going. A user
 //! waits for one try to start the server, and gets that try's error. Nothing here starts a process.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -34,7 +37,9 @@ const QUESTIONS_MAX: usize = 8;
 /// How many refused tools the tree shows.
 const REFUSED_SHOWN_MAX: usize = 8;
 /// How often a waiting user looks whether the server is parked.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(250);
+/// The longest wait of its supervisor before a start, with a little room.
+const BACKOFF_MAX: Duration = Duration::from_secs(31);
 
 /// Where a server is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -182,7 +187,13 @@ impl Server {
     /// The connection; starts the server if there is none, and waits for that one try.
     ///
     /// Dropping the future ends the wait; the start goes on.
-    pub(crate) async fn connection(&self, _: &User<'_>) -> Result<Arc<Connection>, CallError> {
+    pub(crate) async fn connection(&self, user: &User<'_>) -> Result<Arc<Connection>, CallError> {
+        let limit = self.config.start_limit + BACKOFF_MAX;
+        let connection = tokio::time::timeout(limit, self.next_connection(user)).await;
+        connection.unwrap_or_else(|_| Err(self.unavailable("its actor does not start it".into())))
+    }
+
+    async fn next_connection(&self, _: &User<'_>) -> Result<Arc<Connection>, CallError> {
         let mut state = self.state.subscribe();
         let failures = state.borrow().failures;
         loop {
@@ -200,6 +211,9 @@ impl Server {
                     Some(Status::Parked) => {
                         let why = format!("it is parked until somebody unparks it, or for a while: {}", now.why);
                         return Err(self.unavailable(why.into()));
+                    }
+                    Some(Status::Stopped | Status::Stopping) => {
+                        return Err(self.unavailable("it was stopped by hand, or with the runtime".into()));
                     }
                     Some(_) => {}
                 }

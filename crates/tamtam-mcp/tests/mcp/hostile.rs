@@ -59,7 +59,7 @@ async fn a_call_that_hangs_is_stopped_and_the_server_is_told() {
 async fn a_line_without_end_and_a_flood_end_the_server() {
     for (mode, why) in [
         ("line", "it wrote a line of more than 1048576 bytes"),
-        ("flood", "it sent more than 2000 messages in a second that nobody had asked for"),
+        ("flood", "it sent more than 2000 messages in a second that answer nothing"),
     ] {
         let lab = lab(mode, |config| config.line_bytes_max(1 << 20).unasked_max(2_000)).await;
         lab.list().await;
