@@ -35,13 +35,14 @@ mod watcher;
 #[cfg(test)]
 mod tests;
 
-pub use environment::{is_private, scrub};
+pub use environment::scrub;
 pub(crate) use ledger::sweep_dead;
 pub use output::Stream;
 pub(crate) use output::{Output, Rolling};
 pub use processes::Processes;
 pub use run::{Folder, Input, Process, ProcessEvent, Spec, Streams};
 pub use sandbox::{Confinement, SandboxLevel};
-pub use sweep::{SWEEP_MAX, Swept, Whose, sweep};
-pub use tag::{CALL_VARIABLE, Owner, Tag};
+pub use sweep::{Swept, Whose, sweep};
+pub(crate) use tag::CALL_VARIABLE;
+pub use tag::{Owner, Tag};
 pub use watcher::{WatchBy, watch};

@@ -348,6 +348,9 @@ pub(super) struct RunArguments {
     /// Files and images to send with the prompt
     #[arg(long, value_name = "PATH", num_args = 1)]
     pub(super) file: Vec<PathBuf>,
+    /// Let other programs follow and steer this run while it goes on: on a socket, or on HOST:PORT of this machine
+    #[arg(long, value_name = "WHERE")]
+    pub(super) listen: Option<String>,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
 }
@@ -360,6 +363,9 @@ pub(super) struct ResumeArguments {
     /// Prompt to send when the unfinished work is done; - to read it from stdin
     #[arg(value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
+    /// Let other programs follow and steer this run while it goes on: on a socket, or on HOST:PORT of this machine
+    #[arg(long, value_name = "WHERE")]
+    pub(super) listen: Option<String>,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
 }

@@ -16,13 +16,14 @@ use crate::{
 
 /// The open asks: those of calls, those that children have handed up, and that of the budget.
 pub(crate) async fn list(Seen(session): Seen) -> Answered<Json<Value>> {
-    let state = session.state().await?;
+    let state = session.peek().await?;
     let calls = state.asks().map(|(ask, open)| of_call(&state, ask, open));
     let tasks = state.task_asks().map(|(ask, open)| {
         let asked = &open.asked;
         json!({
             "ask": ask, "kind": "task", "name": asked.name, "input": asked.input, "access": asked.access,
             "expires": asked.expires, "question": asked.question, "from": asked.from, "offers": offers(&asked.access),
+            "digest": asked.digest(),
         })
     });
     let budget = state.budget_ask().map(
@@ -37,7 +38,7 @@ fn of_call(state: &Conversation, ask: Seq, open: &OpenAsk) -> Value {
     json!({
         "ask": ask, "kind": "call", "call": call.map(|call| &call.id), "name": call.map(|call| &call.facts.tool),
         "input": call.map(|call| &call.input), "access": open.access, "expires": open.expires,
-        "question": open.question, "offers": open.offers(),
+        "question": open.question, "offers": open.offers(), "digest": state.digest_of(ask),
     })
 }
 
@@ -61,8 +62,8 @@ pub(crate) async fn answer(
 }
 
 pub(crate) async fn grants(Seen(session): Seen) -> Answered<Json<Value>> {
-    let grants = session.grants().await?;
-    let grants = grants.iter().map(|grant| {
+    let state = session.peek().await?;
+    let grants = state.grants.iter().map(|grant| {
         json!({
             "id": grant.id, "scope": grant.scope, "turn": grant.turn, "rules": grant.rules, "who": grant.who,
             "time": grant.time, "allows": grant.allows(),
@@ -82,7 +83,7 @@ pub(crate) async fn revoke_all(Seen(session): Seen) -> Answered<StatusCode> {
 }
 
 pub(crate) async fn budget(Seen(session): Seen) -> Answered<Json<Value>> {
-    let state = session.state().await?;
+    let state = session.peek().await?;
     let budget = &state.settings.budget;
     Ok(Json(json!({
         "session": budget.session.shown(), "turn": budget.turn.shown(), "on_breach": budget.on_breach,

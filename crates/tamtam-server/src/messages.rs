@@ -58,12 +58,12 @@ pub(crate) async fn page(State(app): State<App>, Seen(session): Seen, mut params
 
 /// The last entry of a session's tape. Wakes nothing.
 async fn last_entry(app: &App, session: &Session) -> Answered<tamtam::Seq> {
-    if app.is_awake(session.id())
-        && let Ok(state) = session.state().await
+    if session.is_awake()
+        && let Ok(state) = session.peek().await
     {
         return Ok(state.seq);
     }
-    let listed = app.find(session.id()).await?;
+    let listed = app.runtime.find(session.id()).await?;
     Ok(listed.ok_or_else(|| Problem::not_found(format!("there is no session {}", session.id())))?.seq)
 }
 
@@ -79,8 +79,12 @@ fn cursor_of(cursor: &str) -> Answered<MessageCursor> {
 }
 
 pub(crate) async fn queue(Seen(session): Seen) -> Answered<Json<Value>> {
-    let waiting = session.queue().await?;
-    let shown = waiting.iter().map(|one| json!({ "seq": one.seq, "message": *one.message, "delivery": one.delivery }));
+    let state = session.peek().await?;
+    let shown = state
+        .steering
+        .iter()
+        .chain(&state.queue)
+        .map(|one| json!({ "seq": one.seq, "message": *one.message, "delivery": one.delivery }));
     Ok(Json(json!({ "waiting": shown.collect::<Vec<_>>() })))
 }
 

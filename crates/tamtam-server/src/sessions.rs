@@ -67,6 +67,9 @@ async fn existing(app: &App, scope: &Scope, id: &SessionId) -> Answered<Session>
 fn options(app: &App, scope: &Scope, new: &NewSession) -> Answered<SessionOptions> {
     let mut options = (app.options.new_session)(new, scope)?;
     if let Some(name) = &new.agent {
+        if !(app.options.shows_agent)(scope, name) {
+            return Err(Problem::invalid(format!("there is no agent {name:?}")));
+        }
         let agents = app.runtime.agents();
         options = as_agent(options, agents.primary(name).map_err(Problem::invalid)?)?;
     }
@@ -151,9 +154,9 @@ pub(crate) async fn look(State(app): State<App>, Seen(session): Seen) -> Answere
 /// The session as a list shows it, and what it does now while it is awake.
 async fn shown(app: &App, session: &Session) -> Answered<Value> {
     let id = session.id();
-    let listed = app.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
+    let listed = app.runtime.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
     // A session that is stuck, or just parked, is shown without it.
-    let state = if app.is_awake(id) { session.state().await.ok() } else { None };
+    let state = if session.is_awake() { session.peek().await.ok() } else { None };
     let mut shown = json!(listed);
     if let Some(state) = &state {
         shown["seq"] = json!(state.seq);

@@ -20,8 +20,11 @@ use crate::{
 };
 
 pub(crate) async fn list(Seen(session): Seen) -> Answered<Json<Value>> {
-    let state = session.state().await?;
-    let mut tasks = Vec::new();
+    let (state, mut tasks) = (session.peek().await?, Vec::new());
+    if state.tasks().next().is_none() {
+        // A session that sleeps has given none, and stays asleep.
+        return Ok(Json(json!({ "tasks": tasks })));
+    }
     for child in session.tasks().await? {
         tasks.extend(shown(&state, &child).await);
     }

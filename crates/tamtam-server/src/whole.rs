@@ -41,9 +41,10 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     }
 }
 
-pub(crate) async fn agents(State(app): State<App>, _: Granted) -> Json<Value> {
+pub(crate) async fn agents(State(app): State<App>, Granted(scope): Granted) -> Json<Value> {
     let agents = app.runtime.agents();
-    let agents: Vec<_> = agents.list().filter(|agent| !agent.hidden).map(|agent| {
+    let is_shown = |name: &str| (app.options.shows_agent)(&scope, name);
+    let agents: Vec<_> = agents.list().filter(|agent| !agent.hidden && is_shown(&agent.name)).map(|agent| {
         json!({ "name": agent.name, "description": agent.description, "mode": agent.mode, "model": agent.model })
     }).collect();
     Json(json!({ "agents": agents }))

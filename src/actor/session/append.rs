@@ -12,7 +12,7 @@ use crate::{
         observers::Tell,
         session::{
             build,
-            live::{Live, Writing},
+            live::{Live, ToolsBefore, Writing},
             logged,
         },
         tape_store::Chore,
@@ -36,12 +36,17 @@ impl Live {
     /// Decides about these inputs, and hands the entries to the tape.
     pub(super) fn record(&mut self, inputs: &[Input]) -> Result<(), ExitError> {
         inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
-        let (decision, events) = self.decide(inputs);
+        let tools = self.shared.tools.now();
+        let (decision, events) = self.decide(inputs, &tools);
         let Decision { entries, stops, replies, after } = decision;
+        // Before the append: an incarnation that finds the request on the tape makes it with these. No request or call of an earlier
+        // set is open where one is opened.
+        let opens = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
+        let before = opens.then(|| ToolsBefore(self.slot.keep_tools(Some(tools))));
         fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|who| self.stop(who, &after));
         self.slot.handed_over(after.seq, replies);
-        let writing = Writing { entries, after: Arc::new(after), events };
+        let writing = Writing { entries, after: Arc::new(after), events, before };
         if writing.entries.is_empty() {
             return self.settled(writing, Ok(()));
         }
@@ -88,15 +93,15 @@ impl Live {
         if self.writing.is_some() {
             return;
         }
-        let Decision { entries, after, .. } = self.decide(&[Input::Stop]).0;
+        let Decision { entries, after, .. } = self.decide(&[Input::Stop], &self.shared.tools.now()).0;
         if !entries.is_empty() {
-            drop(self.write(&Writing { entries, after: Arc::new(after), events: None }));
+            drop(self.write(&Writing { entries, after: Arc::new(after), events: None, before: None }));
         }
     }
 
     /// Takes the tape's answer: the decision becomes the state and is published, or it never took effect.
     pub(super) fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
-        let Writing { entries, after, events } = writing;
+        let Writing { entries, after, events, before: tools } = writing;
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
             let ring = self.slot.publish(self.state.clone(), self.state.seq);
@@ -105,6 +110,9 @@ impl Live {
                 false => Vec::new(),
             });
             self.tell_of(&entries, events, ring);
+            if before.turn.is_some() && self.state.turn.is_none() {
+                drop(self.slot.keep_tools(None));
+            }
             logged::log_failures(&self.slot.id, &before, &entries);
             fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
             if self.slot.recorded() {
@@ -121,6 +129,9 @@ impl Live {
             self.begin_what_is_due();
             return Ok(());
         };
+        if let Some(ToolsBefore(tools)) = tools {
+            drop(self.slot.keep_tools(tools));
+        }
         self.unmark();
         let told = self.slot.refused(&error, self.now());
         if !matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. }) || told == 0 {

@@ -14,6 +14,7 @@ use crate::{
         session::{build::Folders, present},
         shared::Shared,
         slot::{Slot, Work},
+        toolset::Toolset,
         worker::{CallWorker, RequestWorker},
     },
     error::PassivateError,
@@ -53,7 +54,12 @@ pub(super) struct Writing {
     pub(super) entries: Vec<Entry>,
     pub(super) after: Arc<State>,
     pub(super) events: Option<Vec<Arc<Event>>>,
+    pub(super) before: Option<ToolsBefore>,
 }
+
+/// Of a decision that opens a request: the tools that the slot kept until then. Where the tape refuses the decision, they are those
+/// of the open calls still.
+pub(super) struct ToolsBefore(pub(super) Option<Arc<Toolset>>);
 
 /// One incarnation of a session.
 pub(super) struct Live {
@@ -133,7 +139,8 @@ impl Live {
                 self.record(&inputs)?;
             }
             Work::Stop(input) => {
-                let Decision { stops, after, .. } = self.decide(std::slice::from_ref(&*input)).0;
+                let Decision { stops, after, .. } =
+                    self.decide(std::slice::from_ref(&*input), &self.shared.tools.now()).0;
                 stops.into_iter().for_each(|who| self.stop(who, &after));
             }
             Work::Settled(result) => {
@@ -170,6 +177,11 @@ impl Live {
         self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
     }
 
+    /// The tools of the newest request; those of the moment where none is known.
+    pub(super) fn tools(&self) -> Arc<Toolset> {
+        self.slot.kept_tools().unwrap_or_else(|| self.shared.tools.now())
+    }
+
     pub(super) fn now(&self) -> Millis {
         self.clock.now()
     }
@@ -203,16 +215,18 @@ impl Live {
         self.timer = Some((due, AbortOnDropHandle::new(timer)));
     }
 
-    /// Decides about these inputs. The events of the decision come along if somebody listens now.
-    pub(super) fn decide(&self, inputs: &[Input]) -> (Decision, Option<Vec<Arc<Event>>>) {
+    /// Decides about these inputs, with these tools for the next request. The events of the decision come along if somebody listens
+    /// now.
+    pub(super) fn decide(&self, inputs: &[Input], tools: &Toolset) -> (Decision, Option<Vec<Arc<Event>>>) {
         let audience = self.slot.audience();
+        let rules = self.shared.host_rules();
         let env = Env {
             globs: &self.shared.globs,
-            host_rules: self.shared.rules.as_ref(),
-            tools_tokens: self.shared.tools_tokens,
+            host_rules: rules.as_deref(),
+            tools_tokens: tools.tokens,
             windows: &self.shared.models,
-            toolbox_hash: &self.shared.toolbox_hash,
-            permissions: self.shared.toolbox.permissions(),
+            toolbox_hash: &tools.hash,
+            permissions: tools.toolbox.permissions(),
             asks_are_heard: audience.answers_asks,
             jitter: self.draw(),
         };

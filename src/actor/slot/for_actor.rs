@@ -16,6 +16,7 @@ use crate::{
     actor::{
         slot::{Phase, Slot, Wake, slept::tell_sleepers, tell},
         timekeeper::Uses,
+        toolset::Toolset,
     },
     error::PassivateError,
     kernel::{Input, RestartPolicy, State},
@@ -88,6 +89,17 @@ impl Slot {
     /// Whether an opened tape is kept.
     pub(crate) fn is_prepared(&self) -> bool {
         self.in_inbox(|inbox| inbox.prepared.is_some()).unwrap_or_default()
+    }
+
+    /// Keeps the tools of the newest request for its calls, also over a crash of the actor; `None` once its turn is over. Returns
+    /// those that were kept before.
+    pub(crate) fn keep_tools(&self, tools: Option<Arc<Toolset>>) -> Option<Arc<Toolset>> {
+        self.in_inbox(|inbox| std::mem::replace(&mut inbox.tools, tools)).flatten()
+    }
+
+    /// The tools of the newest request; `None` if no turn is open, or the session slept since the request was made.
+    pub(crate) fn kept_tools(&self) -> Option<Arc<Toolset>> {
+        self.in_inbox(|inbox| inbox.tools.clone()).flatten()
     }
 
     /// Notes the parent and the ticket of the task that the session is to be made for.
