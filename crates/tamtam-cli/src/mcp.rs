@@ -1,5 +1,5 @@
 //! The MCP servers of this user and of a workspace: which files name them ([`Configured`]), how a runtime gets them
-//! ([`Offered`]), and `tamtam mcp`, which lists, checks and adds them.
+//! ([`Configured::offer`]), and `tamtam mcp`, which lists, checks and adds them.
 //!
 //! The user's own are in `mcp.json` in the configuration folder. Those of a workspace are in files of other programs
 //! (`docs/MCP.md`), and are programs that a stranger may have named: a change must start none of them before the user has trusted
@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tamtam::{Runtime, model::Scripted, runtime::Builder};
+use tamtam::{Runtime, model::Scripted};
 use tamtam_mcp::{Dialect, Listed, ServerConfig, ServerFigures, Servers};
 
 use super::{
@@ -97,41 +97,32 @@ impl Configured {
         }
     }
 
-    /// Asks the servers for their tools, which ends them again: in the runtime that has the tools they start at their first use. A
-    /// server that does not start, and a tool that is not offered, is a line of what is returned. Starts nothing, and waits for
-    /// nothing, without a server.
-    pub(super) async fn listed(self) -> Result<(Offered, Vec<String>), Failure> {
+    /// Starts the servers in a runtime, and offers their tools to its sessions, also when they change. A server that does not start,
+    /// and a tool that is not offered, is a line of what is returned. Starts nothing, and waits for nothing, without a server.
+    pub(super) async fn offer(self, runtime: &Runtime) -> Result<Vec<String>, Failure> {
         if self.servers.is_empty() {
-            return Ok((Offered(None), Vec::new()));
+            return Ok(Vec::new());
         }
-        let (servers, listed, _) = asked(self.servers.into_iter().map(|(server, _)| server)).await?;
+        let servers = started(self.servers.into_iter().map(|(server, _)| server), runtime).await?;
+        let listed = servers.list().await;
+        servers.offer(runtime).map_err(not_started)?;
         let errors = listed.iter().filter_map(|listed| listed.error.as_ref()).map(|error| format!("not used: {error}"));
         let refused = listed.iter().filter(|listed| !listed.refused.is_empty()).map(|listed| {
             let (server, count) = (&listed.server, listed.refused.len());
             format!("not used: {count} tools of the MCP server {server}: see `tamtam mcp check {server}`")
         });
         let notes = errors.chain(refused).collect();
-        Ok((Offered(Some(servers)), notes))
+        let runtime = runtime.clone();
+        // It holds the runtime, which each command shuts down; the task ends with the process.
+        tokio::spawn(async move { servers.keep_offered(&runtime).await });
+        Ok(notes)
     }
 }
 
-/// Servers that have listed their tools; `None` where there are no servers.
-pub(super) struct Offered(Option<Servers>);
-
-impl Offered {
-    /// The builder of a runtime whose sessions have the tools.
-    pub(super) fn tools(&self, builder: Builder) -> Builder {
-        let tools = self.0.iter().flat_map(Servers::tools);
-        tools.fold(builder, Builder::tool)
-    }
-
-    /// Puts the servers into the runtime that was built so.
-    pub(super) async fn start_in(&self, runtime: &Runtime) -> Result<(), Failure> {
-        match &self.0 {
-            Some(servers) => servers.start_in(runtime).await.map_err(not_started),
-            None => Ok(()),
-        }
-    }
+async fn started(configs: impl Iterator<Item = ServerConfig>, runtime: &Runtime) -> Result<Servers, Failure> {
+    let servers = Servers::new(configs).map_err(|bad| Failure::usage(bad.to_string()))?;
+    servers.start_in(runtime).await.map_err(not_started)?;
+    Ok(servers)
 }
 
 fn not_started(error: impl std::fmt::Display) -> Failure {
@@ -139,17 +130,19 @@ fn not_started(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Starts the servers in a runtime of their own, asks each for its tools, and ends them.
-async fn asked(
-    configs: impl Iterator<Item = ServerConfig>,
-) -> Result<(Servers, Vec<Listed>, Vec<ServerFigures>), Failure> {
-    let servers = Servers::new(configs).map_err(|bad| Failure::usage(bad.to_string()))?;
+async fn asked(configs: impl Iterator<Item = ServerConfig>) -> Result<(Vec<Listed>, Vec<ServerFigures>), Failure> {
     let model = Arc::new(Scripted::new([]));
     let runtime = Runtime::builder().in_memory().model(model).watch(Environment::watch()).start().await?;
-    let started = servers.start_in(&runtime).await.map_err(not_started);
-    let listed = if started.is_ok() { servers.list().await } else { Vec::new() };
-    let figures = listed.iter().filter_map(|listed| servers.figures(&listed.server)).collect();
+    let answers = match started(configs, &runtime).await {
+        Ok(servers) => {
+            let listed = servers.list().await;
+            let figures = listed.iter().filter_map(|listed| servers.figures(&listed.server)).collect();
+            Ok((listed, figures))
+        }
+        Err(error) => Err(error),
+    };
     drop(runtime.shutdown().await);
-    started.map(|()| (servers, listed, figures))
+    answers
 }
 
 /// The user's file; `None` where the environment names no place.
@@ -208,7 +201,7 @@ async fn check(given: &McpCheckArguments, environment: &Environment) -> Result<E
     if let (true, Some(name)) = (configs.is_empty(), &given.name) {
         return Err(Failure::usage(format!("no MCP server is called {name}: see `tamtam mcp list`")));
     }
-    let (_, listed, figures) = asked(configs.into_iter()).await?;
+    let (listed, figures) = asked(configs.into_iter()).await?;
     let mut text = String::new();
     for (listed, figures) in listed.iter().zip(&figures) {
         if given.of.json {

@@ -56,12 +56,13 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
     // The user's own only: a client chooses the folder of its session, and the servers of one folder are not for another.
     let servers = Configured::of_user(environment);
     servers.not_used.iter().for_each(|why| note(why));
-    let (servers, notes) = servers.listed().await?;
-    notes.iter().for_each(|why| note(why));
-    let runtime = builder(store, choice, &turn, servers.tools(host), environment).start().await?;
-    if let Err(error) = servers.start_in(&runtime).await {
-        drop(runtime.shutdown().await);
-        return Err(error);
+    let runtime = builder(store, choice, &turn, host, environment).start().await?;
+    match servers.offer(&runtime).await {
+        Ok(notes) => notes.iter().for_each(|why| note(why)),
+        Err(error) => {
+            drop(runtime.shutdown().await);
+            return Err(error);
+        }
     }
     let server = Server::new(runtime.clone()).with(options);
     let bound = match (given.addr, socket(&given, environment)) {

@@ -43,7 +43,7 @@ use crate::{
     message,
     offer::{Offer, offer},
     server::{Phase, Server},
-    wire::{Lines, TooLong},
+    wire::{Lines, Rate, TooLong},
 };
 
 /// How long a server may take to end once its input has ended, and again once it was asked to.
@@ -251,7 +251,7 @@ async fn write(input: Option<ChildStdin>, mut lines: mpsc::Receiver<String>) {
 async fn read(server: &Server, connection: &Connection, process: &mut Process) -> Why {
     let config = &server.config;
     let mut reader = Lines::new(config.line_bytes_max);
-    let (mut since, mut unasked) = (Instant::now(), 0);
+    let (began, mut rate) = (Instant::now(), Rate::new(config.unasked_max));
     let mut asks = FuturesUnordered::new();
     let mut status = None;
     loop {
@@ -270,7 +270,7 @@ async fn read(server: &Server, connection: &Connection, process: &mut Process) -
         match event {
             ProcessEvent::Output(Stream::Stderr, bytes) => server.heard(&bytes),
             ProcessEvent::Output(_, bytes) => {
-                let mut wishes: Vec<Wish> = Vec::new();
+                let (mut wishes, mut unasked) = (Vec::<Wish>::new(), 0_u32);
                 let taken = reader.push(&bytes, |line| {
                     let Some(messages) = message::read(line) else {
                         if !line.trim_ascii().is_empty() {
@@ -291,11 +291,8 @@ async fn read(server: &Server, connection: &Connection, process: &mut Process) -
                     return Why::TooLong(config.line_bytes_max);
                 }
                 unasked += u32::try_from(wishes.len()).unwrap_or(u32::MAX);
-                if unasked > config.unasked_max {
+                if rate.is_exceeded(unasked, began.elapsed()) {
                     return Why::Flood(config.unasked_max);
-                }
-                if since.elapsed() >= Duration::from_secs(1) {
-                    (since, unasked) = (Instant::now(), 0);
                 }
                 for wish in wishes {
                     match connection.only_call().filter(|_| asks.len() < WISHES_MAX) {

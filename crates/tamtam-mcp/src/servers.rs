@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures_util::future::join_all;
-use tamtam::{Runtime, supervisor::AdminError, tool::Tool};
+use tamtam::{Runtime, runtime::StartError, supervisor::AdminError, tool::Tool};
 use tokio::sync::watch;
 
 use crate::{
@@ -92,6 +92,31 @@ impl Servers {
             offer.tools.iter().map(tool).collect::<Vec<_>>()
         });
         tools.collect()
+    }
+
+    /// Offers the tools, as far as the servers have listed them, to all sessions of the runtime, in place of those that it had of
+    /// these servers. A session has them from its next model request on.
+    ///
+    /// # Errors
+    /// [`StartError::Tools`] if a model cannot be shown the set; the runtime then keeps the one that it has.
+    pub fn offer(&self, runtime: &Runtime) -> Result<(), StartError> {
+        let prefixes: Vec<_> = self.servers.iter().map(|server| format!("mcp_{}_", server.config.name)).collect();
+        let is_ours = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let tools = self.tools();
+        runtime.change_tools(|now| tools.iter().cloned().fold(now.without(is_ours), |all, tool| all.with(tool)))
+    }
+
+    /// Offers the tools again whenever a server has others, for as long as the future is polled. A set that a model cannot be shown
+    /// is passed over.
+    ///
+    /// It never resolves. It may be dropped at any moment. While it exists, a clone of the runtime does: end the runtime with
+    /// [`Runtime::shutdown`].
+    pub async fn keep_offered(&self, runtime: &Runtime) {
+        let mut changes = self.changes.subscribe();
+        drop(self.offer(runtime));
+        while changes.changed().await.is_ok() {
+            drop(self.offer(runtime));
+        }
     }
 
     /// Counts the changes of what the servers offer: a receiver sees each one, or a later one.

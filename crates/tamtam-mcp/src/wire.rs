@@ -1,7 +1,32 @@
-//! Lines of a bounded length, from the pieces in which a pipe gives them.
+//! Lines of a bounded length, from the pieces in which a pipe gives them; and how many messages come in a second.
 //!
-//! A pure value: it reads nothing itself. A line that is too long is an error, and not cut: after a cut nobody knows where the next
+//! Pure values: they read nothing and no clock. A line that is too long is an error, and not cut: after a cut nobody knows where the next
 //! message begins.
+
+use std::time::Duration;
+
+/// How many of something came within a second. Moments are times since one beginning.
+#[derive(Debug)]
+pub(crate) struct Rate {
+    since: Duration,
+    count: u32,
+    most: u32,
+}
+
+impl Rate {
+    pub(crate) fn new(most: u32) -> Rate {
+        Rate { since: Duration::ZERO, count: 0, most }
+    }
+
+    /// Counts some more. Whether that is too many within the second that began with the first.
+    pub(crate) fn is_exceeded(&mut self, more: u32, now: Duration) -> bool {
+        if now.saturating_sub(self.since) >= Duration::from_secs(1) {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(more);
+        self.count > self.most
+    }
+}
 
 /// A line was longer than it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +68,14 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_many_in_a_second_are_too_many_and_a_new_second_begins_anew() {
+        let (mut rate, at) = (Rate::new(10), Duration::from_millis);
+        assert_eq!((rate.is_exceeded(10, at(5)), rate.is_exceeded(1, at(999))), (false, true));
+        assert_eq!((rate.is_exceeded(10, at(1_000)), rate.is_exceeded(0, at(1_999))), (false, false));
+        assert_eq!((rate.is_exceeded(11, at(9_000)), rate.is_exceeded(u32::MAX, at(9_001))), (true, true));
+    }
 
     #[test]
     fn lines_come_whole_from_any_pieces_and_a_long_one_is_an_error() {

@@ -141,4 +141,4 @@ process.stdin.on("data", (bytes) => {
   open = lines.pop();
   for (const line of lines) if (line) handle(JSON.parse(line));
 });
-if (mode !== "stubborn") process.stdin.on("end", () => process.exit(0));
+if (mode !== "stubborn" && mode !== "line") process.stdin.on("end", () => process.exit(0));

@@ -139,10 +139,8 @@ async fn try_run(
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
     let host = team.host(sandbox, rights.host, environment);
-    let (servers, notes) = servers.listed().await?;
-    not_read.extend(notes);
-    let (runtime, hints) = start(store, choice, &turn, servers.tools(host), environment).await?;
-    or_shut_down(&runtime, servers.start_in(&runtime).await).await?;
+    let (runtime, hints) = start(store, choice, &turn, host, environment).await?;
+    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime).await).await?);
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -224,10 +222,8 @@ async fn take_up(
     let mut not_read: Vec<_> = config.notes.iter().cloned().chain(team.not_used()).collect();
     not_read.extend(servers.not_used.iter().filter(|why| !not_read.contains(why)).cloned().collect::<Vec<_>>());
     let host = team.host(sandbox, rules::host(&config), environment);
-    let (servers, notes) = servers.listed().await?;
-    not_read.extend(notes);
-    let (runtime, hints) = start(store, choice, given, servers.tools(host), environment).await?;
-    or_shut_down(&runtime, servers.start_in(&runtime).await).await?;
+    let (runtime, hints) = start(store, choice, given, host, environment).await?;
+    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime).await).await?);
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);

@@ -114,3 +114,30 @@ async fn a_large_result_is_cut_by_the_runtime() {
     );
     lab.end().await;
 }
+/// AA-01: a session has the tools of a server that starts after it, and those that the server has later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_has_the_tools_that_a_server_has_now() {
+    let folder = crate::taped::folder();
+    let config = hostile("bad", "rename", &folder.path().join("starts"));
+    let model = Scripted::from_fn(|request| match (names(request).first(), request.history.iter().count()) {
+        (Some(&"mcp_bad_before"), 1) => Reply::call("mcp_bad_before", json!({})),
+        _ => Reply::text("Done."),
+    });
+    let lab = Lab::around(folder, [config], model.clone()).await;
+    let session = lab.runtime.create(lab.options()).await.unwrap();
+    session.prompt("One.").await.unwrap().wait().await.unwrap();
+    lab.list().await;
+    let (servers, runtime) = (lab.servers.clone(), lab.runtime.clone());
+    let following = tokio::spawn(async move { servers.keep_offered(&runtime).await });
+    until("the tools are offered", || lab.runtime.tools().names().any(|name| name == "mcp_bad_before")).await;
+    let other = lab.runtime.create(lab.options()).await.unwrap();
+    other.prompt("Two.").await.unwrap().wait().await.unwrap();
+    assert_eq!(result(&other).await, "called before");
+    until("the new tools are offered", || lab.runtime.tools().names().any(|name| name == "mcp_bad_after")).await;
+    session.prompt("Three.").await.unwrap().wait().await.unwrap();
+    let offered: Vec<Vec<String>> =
+        model.requests().iter().map(|request| names(request).into_iter().map(str::to_owned).collect()).collect();
+    assert_eq!((&offered[0], offered.last().unwrap()), (&vec![], &vec!["mcp_bad_after".to_owned()]));
+    following.abort();
+    lab.end().await;
+}
