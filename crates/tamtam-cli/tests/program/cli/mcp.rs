@@ -34,7 +34,7 @@ fn a_server_of_a_workspace_starts_once_its_file_is_trusted() {
     assert_eq!(std::fs::read_to_string(lab.work("starts")).unwrap().lines().count(), 1);
     lab.put("work/.mcp.json", &servers(json!({ "mine": server("good"), "more": server("good") })));
     let changed = run();
-    assert!(changed.stderr.contains("has changed since you trusted it"), "{}", changed.stderr);
+    assert!(changed.stderr.contains(".mcp.json has changed since you trusted"), "{}", changed.stderr);
     assert_eq!(std::fs::read_to_string(lab.work("starts")).unwrap().lines().count(), 1);
     assert_eq!(lab.processes_that(|line| line.contains("hostile.mjs")), 0);
 }
