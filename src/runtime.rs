@@ -116,6 +116,8 @@ pub(crate) struct Inner {
     root: SupervisorHandle,
     /// The supervisor of the sessions' actors.
     sessions: SupervisorHandle,
+    /// The supervisor of what tools share.
+    tools: SupervisorHandle,
     /// The supervisor of the host's own children.
     host_children: SupervisorHandle,
     /// Settings of new sessions, where their options are silent.

@@ -105,7 +105,7 @@ impl Builder {
             shared.slots.park(&id, 0, why);
         }
         left_undone(&shared).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
-        let Tree { root, sessions, compactions, host_children } = tree(&shared, self.children)?;
+        let Tree { root, sessions, compactions, tools, host_children } = tree(&shared, self.children)?;
         // Once, before there is a session.
         let _ = (shared.sessions.set(sessions.clone()), shared.compactions.set(compactions));
         let root = Supervisor::start(root, &registry).await?;
@@ -114,7 +114,7 @@ impl Builder {
 
         let settings = Defaults { model, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
-        let inner = Inner { shared, root, sessions, host_children, settings, recovered, ending };
+        let inner = Inner { shared, root, sessions, tools, host_children, settings, recovered, ending };
         Ok((Runtime { inner: Arc::new(inner) }, resumes.then_some(interrupted)))
     }
 }
