@@ -198,7 +198,7 @@ impl MessageId {
     /// assert!(!MessageId::from("task-7a").is_reserved());
     /// ```
     #[must_use]
-    pub(crate) fn is_reserved(&self) -> bool {
+    pub fn is_reserved(&self) -> bool {
         self.is_of_task() || self.is_of_branch()
     }
 

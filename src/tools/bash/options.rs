@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct BashOptions {
-    /// The environment of the host; [private](crate::process::is_private) variables are left out. The library reads no
+    /// The environment of the host; private variables (keys, and what is shaped like one) are left out. The library reads no
     /// environment: without one, commands have a usual `PATH`, a UTF-8 locale, and no home.
     pub environment: Vec<(OsString, OsString)>,
     /// If set, only the variables of these names are handed on from the environment, private or not; those of our own come on top.
