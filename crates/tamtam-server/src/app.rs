@@ -57,6 +57,14 @@ impl App {
         *self.draining.borrow()
     }
 
+    /// Refuses an agent that is not for this scope in the words for one that there is not.
+    pub(crate) fn shows_agent(&self, scope: &Scope, agent: Option<&str>) -> Answered<()> {
+        match agent.filter(|agent| !(self.options.shows_agent)(scope, agent)) {
+            Some(agent) => Err(Problem::invalid(format!("there is no agent {agent:?}"))),
+            None => Ok(()),
+        }
+    }
+
     /// The labels of a session; `None` if there is no such session.
     async fn labels(&self, id: &SessionId) -> Answered<Option<Labels>> {
         let session = self.runtime.session(id);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tamtam::{Delivery, Message, MessageId, Session, session::MessageCursor};
 
 use crate::{
-    app::{App, Named, Params, Said, Seen},
+    app::{App, Granted, Named, Params, Said, Seen},
     problem::{Answered, Problem},
     wire::NewMessage,
 };
@@ -31,7 +31,13 @@ pub(crate) async fn send(session: &Session, new: &NewMessage, message: Message, 
     Ok(json!(receipt))
 }
 
-pub(crate) async fn post(Seen(session): Seen, Said(new): Said<NewMessage>) -> Answered<Response> {
+pub(crate) async fn post(
+    State(app): State<App>,
+    Granted(scope): Granted,
+    Seen(session): Seen,
+    Said(new): Said<NewMessage>,
+) -> Answered<Response> {
+    app.shows_agent(&scope, new.agent.as_deref())?;
     let (message, delivery) = (new.message()?, new.delivery()?);
     let receipt = send(&session, &new, message, delivery).await?;
     Ok((StatusCode::ACCEPTED, Json(receipt)).into_response())
@@ -92,7 +98,14 @@ pub(crate) async fn clear(Seen(session): Seen) -> Answered<Json<Value>> {
     Ok(Json(json!({ "messages": session.clear_queue().await? })))
 }
 
-pub(crate) async fn edit(Seen(session): Seen, Named(id): Named, Said(new): Said<NewMessage>) -> Answered<StatusCode> {
+pub(crate) async fn edit(
+    State(app): State<App>,
+    Granted(scope): Granted,
+    Seen(session): Seen,
+    Named(id): Named,
+    Said(new): Said<NewMessage>,
+) -> Answered<StatusCode> {
+    app.shows_agent(&scope, new.agent.as_deref())?;
     if new.id.is_some()
         || new.delivery.is_some()
         || new.steering.is_some()

@@ -216,8 +216,8 @@ impl ServerOptions {
         self
     }
 
-    /// Decides which agents a request may see and choose, by their names; all of them by default. To any other scope such an agent does
-    /// not exist. What a model may give tasks to, the rules of its session decide (`task`).
+    /// Decides which agents a request may see and choose for a session or a message, by their names; all of them by default. Any other
+    /// agent does not exist for its scope. A line of the client's ([commands](tamtam::Session::command)) may name any agent. What a model may give tasks to, the rules of its session decide (`task`).
     #[must_use]
     pub fn shows_agent(mut self, shows: impl Fn(&Scope, &str) -> bool + Send + Sync + 'static) -> ServerOptions {
         self.shows_agent = Arc::new(shows);

@@ -65,11 +65,10 @@ async fn existing(app: &App, scope: &Scope, id: &SessionId) -> Answered<Session>
 
 /// The options of a new session: the host's, with what a client chooses, and with the labels of its scope.
 fn options(app: &App, scope: &Scope, new: &NewSession) -> Answered<SessionOptions> {
+    let of_prompt = new.prompt.as_ref().and_then(|prompt| prompt.agent.as_deref());
+    app.shows_agent(scope, new.agent.as_deref()).and_then(|()| app.shows_agent(scope, of_prompt))?;
     let mut options = (app.options.new_session)(new, scope)?;
     if let Some(name) = &new.agent {
-        if !(app.options.shows_agent)(scope, name) {
-            return Err(Problem::invalid(format!("there is no agent {name:?}")));
-        }
         let agents = app.runtime.agents();
         options = as_agent(options, agents.primary(name).map_err(Problem::invalid)?)?;
     }

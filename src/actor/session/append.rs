@@ -12,10 +12,11 @@ use crate::{
         observers::Tell,
         session::{
             build,
-            live::{Live, ToolsBefore, Writing},
+            live::{Live, Writing},
             logged,
         },
         tape_store::Chore,
+        toolset::Toolset,
     },
     event::{Event, EventKind, Ring, events_of},
     kernel::{Decision, Entry, Input, Record, State},
@@ -42,11 +43,11 @@ impl Live {
         // Before the append: an incarnation that finds the request on the tape makes it with these. No request or call of an earlier
         // set is open where one is opened.
         let opens = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
-        let before = opens.then(|| ToolsBefore(self.slot.keep_tools(Some(tools))));
+        let tools_before = (opens && !Arc::ptr_eq(&self.tools, &tools)).then(|| self.use_tools(tools));
         fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|who| self.stop(who, &after));
         self.slot.handed_over(after.seq, replies);
-        let writing = Writing { entries, after: Arc::new(after), events, before };
+        let writing = Writing { entries, after: Arc::new(after), events, tools_before };
         if writing.entries.is_empty() {
             return self.settled(writing, Ok(()));
         }
@@ -64,6 +65,12 @@ impl Live {
                 Ok(())
             }
         }
+    }
+
+    /// Takes these tools for the newest request. Returns those before.
+    fn use_tools(&mut self, tools: Arc<Toolset>) -> Arc<Toolset> {
+        self.slot.keep_tools(tools.clone());
+        std::mem::replace(&mut self.tools, tools)
     }
 
     pub(super) fn write(&mut self, writing: &Writing) -> Appended {
@@ -95,13 +102,13 @@ impl Live {
         }
         let Decision { entries, after, .. } = self.decide(&[Input::Stop], &self.shared.tools.now()).0;
         if !entries.is_empty() {
-            drop(self.write(&Writing { entries, after: Arc::new(after), events: None, before: None }));
+            drop(self.write(&Writing { entries, after: Arc::new(after), events: None, tools_before: None }));
         }
     }
 
     /// Takes the tape's answer: the decision becomes the state and is published, or it never took effect.
     pub(super) fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
-        let Writing { entries, after, events, before: tools } = writing;
+        let Writing { entries, after, events, tools_before } = writing;
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
             let ring = self.slot.publish(self.state.clone(), self.state.seq);
@@ -110,9 +117,6 @@ impl Live {
                 false => Vec::new(),
             });
             self.tell_of(&entries, events, ring);
-            if before.turn.is_some() && self.state.turn.is_none() {
-                drop(self.slot.keep_tools(None));
-            }
             logged::log_failures(&self.slot.id, &before, &entries);
             fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
             if self.slot.recorded() {
@@ -129,8 +133,8 @@ impl Live {
             self.begin_what_is_due();
             return Ok(());
         };
-        if let Some(ToolsBefore(tools)) = tools {
-            drop(self.slot.keep_tools(tools));
+        if let Some(tools) = tools_before {
+            self.use_tools(tools);
         }
         self.unmark();
         let told = self.slot.refused(&error, self.now());

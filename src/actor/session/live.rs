@@ -54,12 +54,10 @@ pub(super) struct Writing {
     pub(super) entries: Vec<Entry>,
     pub(super) after: Arc<State>,
     pub(super) events: Option<Vec<Arc<Event>>>,
-    pub(super) before: Option<ToolsBefore>,
+    /// Of a decision that opens a request with other tools than the one before: these. They are those of the open calls still, where
+    /// the tape refuses the decision.
+    pub(super) tools_before: Option<Arc<Toolset>>,
 }
-
-/// Of a decision that opens a request: the tools that the slot kept until then. Where the tape refuses the decision, they are those
-/// of the open calls still.
-pub(super) struct ToolsBefore(pub(super) Option<Arc<Toolset>>);
 
 /// One incarnation of a session.
 pub(super) struct Live {
@@ -81,6 +79,9 @@ pub(super) struct Live {
     pub(super) timer: Option<(Millis, AbortOnDropHandle<()>)>,
     /// The session's folders, for its calls.
     pub(super) folders: Folders,
+    /// The tools of the newest request, as the slot keeps them; before the first one those that there were when this incarnation
+    /// began.
+    pub(super) tools: Arc<Toolset>,
 }
 
 impl Live {
@@ -94,7 +95,22 @@ impl Live {
     ) -> Live {
         let clock = shared.clock.not_before(state.time);
         let (workers, folders) = (BTreeMap::new(), Folders::of(&shared.store, &slot.id));
-        Live { shared, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None, folders }
+        let tools = slot.kept_tools().unwrap_or_else(|| shared.tools.now());
+        slot.keep_tools(tools.clone());
+        Live {
+            shared,
+            slot,
+            node,
+            incarnation,
+            clock,
+            tape,
+            state,
+            writing: None,
+            workers,
+            timer: None,
+            folders,
+            tools,
+        }
     }
 
     /// The first piece of work of an incarnation: its recovery. Nobody who waits is answered yet.
@@ -175,11 +191,6 @@ impl Live {
     /// Whether nothing is open, no worker runs, no append is in flight, and nobody waits for an answer from the state.
     pub(super) fn may_sleep(&self) -> bool {
         self.state.may_sleep() && self.writing.is_none() && self.workers.is_empty() && !self.slot.is_waited_for()
-    }
-
-    /// The tools of the newest request; those of the moment where none is known.
-    pub(super) fn tools(&self) -> Arc<Toolset> {
-        self.slot.kept_tools().unwrap_or_else(|| self.shared.tools.now())
     }
 
     pub(super) fn now(&self) -> Millis {

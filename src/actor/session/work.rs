@@ -91,7 +91,7 @@ impl Live {
     fn start_request(&mut self, ticket: Seq) {
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let model = open.model.clone();
-        let tools = self.tools();
+        let tools = self.tools.clone();
         let request = build::request(&tools, &self.state, ticket, open);
         let doing = format!(
             "model {model}{}",
@@ -131,7 +131,7 @@ impl Live {
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
         let post = self.post(ticket);
-        match build::call(&post, &self.state, open, &self.folders, &self.tools()) {
+        match build::call(&post, &self.state, open, &self.folders, &self.tools) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
                 let node = self.shared.registry.worker(

@@ -91,13 +91,13 @@ impl Slot {
         self.in_inbox(|inbox| inbox.prepared.is_some()).unwrap_or_default()
     }
 
-    /// Keeps the tools of the newest request for its calls, also over a crash of the actor; `None` once its turn is over. Returns
-    /// those that were kept before.
-    pub(crate) fn keep_tools(&self, tools: Option<Arc<Toolset>>) -> Option<Arc<Toolset>> {
-        self.in_inbox(|inbox| std::mem::replace(&mut inbox.tools, tools)).flatten()
+    /// Keeps the tools of the newest request for its calls, also over a crash of the actor, until the session sleeps.
+    pub(crate) fn keep_tools(&self, tools: Arc<Toolset>) {
+        // The last one drops code of the host, so outside of the lock.
+        drop(self.in_inbox(|inbox| inbox.tools.replace(tools)));
     }
 
-    /// The tools of the newest request; `None` if no turn is open, or the session slept since the request was made.
+    /// The tools that are kept; `None` if no incarnation has begun since the session woke.
     pub(crate) fn kept_tools(&self) -> Option<Arc<Toolset>> {
         self.in_inbox(|inbox| inbox.tools.clone()).flatten()
     }

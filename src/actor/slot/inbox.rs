@@ -127,7 +127,7 @@ pub(super) struct Inbox {
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
     pub(super) published: Published,
-    /// The tools of the newest request, while its turn is open.
+    /// The tools of the newest request.
     pub(super) tools: Option<Arc<Toolset>>,
     pub(super) workers: Workers,
     /// An opened tape with its state, for the next incarnation.

@@ -191,6 +191,8 @@ async fn a_service_for_many_tenants_works_goes_on_after_a_restart_and_lets_a_ten
         assert_eq!(lab.ask(GLOBEX, "POST", "/v1/sessions", new(id, agent)).await.0, 422, "{id} {agent}");
     }
     assert_eq!(lab.ask(GLOBEX, "GET", "/v1/sessions/acme.1", Value::Null).await.0, 404);
+    let borrowed = json!({ "text": "Hi.", "agent": "acme/support" });
+    assert_eq!(lab.ask(GLOBEX, "POST", "/v1/sessions/globex.1/messages", borrowed).await.0, 422);
     let agents = lab.ok(ACME, "GET", "/v1/agents", Value::Null).await.to_string();
     assert!(agents.contains("acme/support") && !agents.contains("globex"), "{agents}");
 
