@@ -6,6 +6,7 @@
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. A change must not
 //! look at the store, the variables or a folder here: arguments are refused for their form alone, before anything is opened.
 
+mod mcp;
 pub(super) mod remote;
 mod sessions;
 mod skill;
@@ -24,6 +25,7 @@ use super::{
     sandboxed::SandboxArguments,
 };
 
+pub(super) use mcp::{McpAddArguments, McpArguments, McpCheckArguments, McpCommand};
 use remote::{
     AnswerArguments, AttachArguments, CrashesArguments, DrainArguments, LeverArguments, PsArguments, RemoveArguments,
     SendArguments, ServeArguments, TreeArguments,
@@ -431,46 +433,6 @@ pub(super) struct AgentsArguments {
     /// Print one agent per line, as JSON
     #[arg(long)]
     pub(super) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum McpCommand {
-    /// List the MCP servers and the files that name them; starts none
-    List(McpArguments),
-    /// Start the MCP servers and list their tools; exits 1 if one does not start
-    Check(McpCheckArguments),
-    /// Add an MCP server to your own file
-    Add(McpAddArguments),
-}
-
-#[derive(Args, Debug)]
-pub(super) struct McpArguments {
-    /// Folder whose MCP servers are used with your own [default: the current folder]
-    #[arg(long, value_name = "DIR")]
-    pub(super) workspace: Option<PathBuf>,
-    /// Print one server per line, as JSON
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct McpCheckArguments {
-    /// Only this server
-    pub(super) name: Option<String>,
-    #[command(flatten)]
-    pub(super) of: McpArguments,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct McpAddArguments {
-    /// Its name: letters, digits and -
-    pub(super) name: String,
-    /// A variable of its environment; may be given again. ${NAME} stands for a variable of yours
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(super) env: Vec<String>,
-    /// Its command and arguments, after --
-    #[arg(last = true, required = true)]
-    pub(super) command: Vec<String>,
 }
 
 #[derive(Args, Debug)]
