@@ -92,6 +92,12 @@ impl Index {
         self.bring_some::<D>(wait, which)
     }
 
+    /// As [`Index::bring_rows`], with a look at every session.
+    #[cfg(test)]
+    pub(crate) fn bring_all_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
+        self.bring_some::<D>(wait, Which::All)
+    }
+
     /// Brings the row of one session up to date. Looks at the files of this session alone, and takes the lock of the index only where
     /// they are not what the row says.
     ///

@@ -51,7 +51,7 @@ impl Fold for Texts {
 
 fn row(store: &Store, name: &str) -> Option<SessionRow<Texts>> {
     let mut index = store.index().unwrap();
-    index.bring_rows::<Texts>(LONG).unwrap();
+    index.bring_all_rows::<Texts>(LONG).unwrap();
     index.session_rows().unwrap().one(&id(name)).unwrap()
 }
 

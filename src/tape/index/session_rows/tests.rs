@@ -32,7 +32,7 @@ impl<const N: u32> Fold for Ranges<N> {
 }
 
 fn bring(index: &mut Index) -> ListCost {
-    index.bring_rows::<Ranges<1>>(LONG).unwrap().0
+    index.bring_all_rows::<Ranges<1>>(LONG).unwrap().0
 }
 
 fn digest(index: &Index, session: &str) -> Option<(String, Seq, u64)> {
@@ -108,7 +108,7 @@ fn what_is_not_what_was_read_is_read_anew() {
     assert_eq!(bring(&mut index).tapes, 1);
     assert_eq!((digest(&index, "a").unwrap().1, bring(&mut index).tapes), (Seq(3), 0));
     // Another form is another sum.
-    index.bring_rows::<Ranges<2>>(LONG).unwrap();
+    index.bring_all_rows::<Ranges<2>>(LONG).unwrap();
     assert_eq!(digest(&index, "a"), Some(("1-3".to_owned(), Seq(3), 3)));
 }
 
@@ -137,9 +137,9 @@ fn a_page_of_ten_thousand_sessions_reads_its_own_rows() {
         by_hand(folder.path(), &format!("s{n:05}"), 1_000 + n / 3);
     }
     let mut index = store.index().unwrap();
-    let (first, _) = index.bring_rows::<Ranges<1>>(LONG * 10).unwrap();
+    let (first, _) = index.bring_all_rows::<Ranges<1>>(LONG * 10).unwrap();
     assert_eq!((first.folders, first.tapes), (10_000, 10_000));
-    let (second, _) = index.bring_rows::<Ranges<1>>(LONG * 10).unwrap();
+    let (second, _) = index.bring_all_rows::<Ranges<1>>(LONG * 10).unwrap();
     assert_eq!(second, ListCost { folders: 10_000, ..ListCost::default() });
     assert_eq!(digest(&index, "s00007"), Some(("1-1".to_owned(), Seq(1), 1)), "each entry was folded once");
     let session_rows = index.session_rows().unwrap();
@@ -178,9 +178,9 @@ fn what_there_was_no_time_for_is_said_and_read_the_next_time() {
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     (0..5).for_each(|n| by_hand(folder.path(), &format!("s{n}"), n));
     let mut index = store.index().unwrap();
-    let (none, behind) = index.bring_rows::<Ranges<1>>(Duration::ZERO).unwrap();
+    let (none, behind) = index.bring_all_rows::<Ranges<1>>(Duration::ZERO).unwrap();
     assert_eq!((none.tapes, behind), (0, Behind::Sessions(5)));
-    assert_eq!(index.bring_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
+    assert_eq!(index.bring_all_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
 }
 
 /// What precedes a line of a later version is counted, and the file is not read past it until it grows.
@@ -240,7 +240,7 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     fs::write(lost.join("anchors"), "no folder").unwrap();
     let mut index = store.index().unwrap();
     for read in [2, 0] {
-        let (cost, behind) = index.bring_rows::<Ranges<1>>(LONG).unwrap();
+        let (cost, behind) = index.bring_all_rows::<Ranges<1>>(LONG).unwrap();
         assert_eq!((cost.tapes, behind), (read, Behind::Sessions(1)));
         let expected = Some(("1-2".to_owned(), Seq(2), 2));
         assert_eq!(
@@ -255,7 +255,7 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     assert_eq!((listed.len(), page.behind), (2, Behind::Sessions(1)), "{listed:?}");
     fs::remove_file(lost.join("anchors")).unwrap();
     fs::rename(lost.join("elsewhere"), lost.join("anchors")).unwrap();
-    assert_eq!(index.bring_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
+    assert_eq!(index.bring_all_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
     assert!(digest(&index, "lost").is_some());
 }
 
