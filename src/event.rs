@@ -32,6 +32,7 @@ use crate::{
 
 /// What happens when a budget does not allow the next piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BudgetThen {
@@ -73,6 +74,12 @@ impl std::fmt::Display for EventId {
     }
 }
 
+crate::words::schema::schema!(EventId, "EventId", {
+    "description": "The id of an event within its session: `SEQ.INCARNATION.SUB`. With incarnation 0 the event is durable.",
+    "type": "string",
+    "pattern": "^[0-9]+\\.[0-9]+\\.[0-9]+$",
+});
+
 impl Serialize for EventId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -112,6 +119,7 @@ impl<'de> Deserialize<'de> for EventId {
 
 /// One event of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Event {
     /// The version of the JSON form: [`EVENT_VERSION`].

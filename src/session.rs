@@ -426,6 +426,7 @@ impl Session {
 
 /// The result of [`Session::abort`]: the workers of the turn are down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Aborted {
     /// Whether the tape has the abort. If not, the disk did not answer within a second: the abort stays in the inbox, and is

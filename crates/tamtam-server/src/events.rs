@@ -15,14 +15,15 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::{
     extract::State,
-    http::HeaderMap,
     response::{
         IntoResponse, Response, Sse,
         sse::{Event as Frame, KeepAlive},
     },
 };
 use futures_util::{StreamExt as _, stream};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tamtam::{
     Event, EventKind, EventStream, Seq,
     session::{EventId, Next},
@@ -30,7 +31,9 @@ use tamtam::{
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
-    app::{App, Params, Seen},
+    answer::{Events, Frames},
+    app::{App, Asked, LastEventId, Seen},
+    describe::Operation,
     problem::{Answered, Problem},
 };
 
@@ -78,19 +81,86 @@ impl Place {
     }
 }
 
+/// 0 or 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum Flag {
+    /// No.
+    #[serde(rename = "0")]
+    Off,
+    /// Yes.
+    #[serde(rename = "1")]
+    On,
+}
+
+impl Flag {
+    fn on() -> Flag {
+        Flag::On
+    }
+
+    fn off() -> Flag {
+        Flag::Off
+    }
+}
+
+/// What a reader wants.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listening {
+    /// An entry (`SEQ`), or the id of a durable event (`SEQ.0.SUB`): the stream begins behind it. From now on without it.
+    after: Option<String>,
+    /// Whether deltas come too.
+    #[serde(default = "Flag::on")]
+    #[schemars(extend("default" = "1"))]
+    deltas: Flag,
+    /// Whether this reader answers no asks.
+    #[serde(default = "Flag::off")]
+    #[schemars(extend("default" = "0"))]
+    looks_on: Flag,
+}
+
+/// The client read too slowly, and comes again with its last id.
+#[derive(Serialize, JsonSchema)]
+struct Lagged {
+    /// How many events it missed.
+    missed: u64,
+}
+
+/// The server goes down.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Draining {
+    /// When the client comes again, in milliseconds.
+    retry_ms: u64,
+}
+
+/// The stream is over for good.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Over {
+    /// Why.
+    pub(crate) why: &'static str,
+}
+
+/// The frames of a session's stream.
+pub(crate) struct SessionFrames;
+
+impl Frames for SessionFrames {
+    fn frames(operation: &mut Operation<'_>) -> Vec<(&'static str, Value)> {
+        vec![
+            ("message", operation.shown::<Event>()),
+            ("lagged", operation.shown::<Lagged>()),
+            ("draining", operation.shown::<Draining>()),
+            ("ended", operation.shown::<Over>()),
+        ]
+    }
+}
+
 pub(crate) async fn events(
     State(app): State<App>,
     Seen(session): Seen,
-    headers: HeaderMap,
-    mut params: Params,
-) -> Answered<Response> {
-    let after = params.take("after");
-    let deltas = flag(&mut params, "deltas", true)?;
-    let looks_on = flag(&mut params, "looks_on", false)?;
-    params.end()?;
+    LastEventId(last): LastEventId,
+    Asked(asked): Asked<Listening>,
+) -> Answered<Events<SessionFrames>> {
     // A browser that reconnects repeats its address, so the header is newer.
-    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?").to_owned());
-    let place = last.or(after).filter(|place| !place.is_empty()).map(|place| Place::read(&place)).transpose()?;
+    let place = last.or(asked.after).filter(|place| !place.is_empty()).map(|place| Place::read(&place)).transpose()?;
     let permit = app.subscribers.clone().try_acquire_owned().map_err(|_| Problem::too_many("event streams"))?;
     let mut events = match place {
         Some(place) => session.events_after(place.after()).await?,
@@ -102,13 +172,14 @@ pub(crate) async fn events(
             session.events()
         }
     };
-    if looks_on {
+    if asked.looks_on == Flag::On {
         events.look_on();
     }
     let draining = app.draining.subscribe();
-    let stream = Streaming { events, place, deltas, draining, is_over: false, _permit: permit };
+    let stream =
+        Streaming { events, place, deltas: asked.deltas == Flag::On, draining, is_over: false, _permit: permit };
     let frames = stream::unfold(stream, |mut stream| async move { stream.frame().await.map(|frame| (frame, stream)) });
-    Ok(respond(frames, app.options.beat))
+    Ok(Events::new(respond(frames, app.options.beat)))
 }
 
 /// A response that begins with the time after which a client comes again, and beats.
@@ -117,15 +188,6 @@ pub(crate) fn respond(frames: impl stream::Stream<Item = Frame> + Send + 'static
     let frames = first.chain(frames).map(Ok::<_, Infallible>);
     let beating = Sse::new(frames).keep_alive(KeepAlive::new().interval(beat).text("beat"));
     ([("x-accel-buffering", "no")], beating).into_response()
-}
-
-fn flag(params: &mut Params, name: &str, default: bool) -> Answered<bool> {
-    match params.take(name).as_deref() {
-        None => Ok(default),
-        Some("0") => Ok(false),
-        Some("1") => Ok(true),
-        Some(_) => Err(Problem::invalid(format!("`{name}` is 0 or 1"))),
-    }
 }
 
 /// One client's stream.
@@ -156,13 +218,13 @@ impl Streaming {
                 Some(Next::Event(event)) if self.leaves_out(&event) => {}
                 Some(Next::Event(event)) => return Some(frame_of(&event)),
                 Some(Next::Lagged(missed)) => {
-                    return Some(self.last(named("lagged", &json!({ "missed": missed }))));
+                    return Some(self.last(named("lagged", &Lagged { missed })));
                 }
                 Some(_) => {}
                 None if *self.draining.borrow() => return Some(self.last(draining())),
                 None => {
-                    let why = json!({ "why": "the session was deleted, or its runtime is down" });
-                    return Some(self.last(named("ended", &why)));
+                    let why = "the session was deleted, or its runtime is down";
+                    return Some(self.last(named("ended", &Over { why })));
                 }
             }
         }
@@ -196,13 +258,14 @@ fn frame_of(event: &Event) -> Frame {
     if event.id.is_durable() { frame.id(event.id.to_string()) } else { frame }
 }
 
-pub(crate) fn named(name: &'static str, data: &serde_json::Value) -> Frame {
-    Frame::default().event(name).data(data.to_string())
+pub(crate) fn named(name: &'static str, data: &impl Serialize) -> Frame {
+    // As above.
+    Frame::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
 pub(crate) fn draining() -> Frame {
     let retry_ms = u64::try_from(COME_BACK.as_millis()).unwrap_or(u64::MAX);
-    named("draining", &json!({ "retry_ms": retry_ms })).retry(COME_BACK)
+    named("draining", &Draining { retry_ms }).retry(COME_BACK)
 }
 
 #[cfg(test)]

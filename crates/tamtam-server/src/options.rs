@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::{Extensions, HeaderMap, Method};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tamtam::{SessionOptions, session::Labels};
 
@@ -46,7 +47,7 @@ pub struct RequestInfo<'a> {
 }
 
 /// A session that a client wants to make: the body of `POST /v1/sessions`. [`ServerOptions::new_session`] decides what of it counts.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewSession {

@@ -592,13 +592,17 @@ impl Drop for Play {
             replays(&self.tape(), &self.appends).unwrap();
             let lines = self.tape().iter().map(|entry| entry.to_tape().unwrap()).collect::<Vec<_>>();
             // Whoever reads the JSON of an event has the event: the same text comes out again.
+            let mut events = String::new();
             let state = self.fold_with(|before, entry| {
                 for event in events_of(before, entry) {
                     let text = serde_json::to_string(&event).unwrap();
                     let back: Event = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
                     assert_eq!(serde_json::to_string(&back).unwrap(), text);
+                    events.push_str(&text);
+                    events.push('\n');
                 }
             });
+            keep(&events);
             let digest = Digest::of(&lines);
             // What a list shows as used is what the state says.
             let used = |spent: &Spent| (spent.requests, spent.estimated, spent.usage, spent.cost);
@@ -607,5 +611,13 @@ impl Drop for Play {
             let Settings { agent: in_force, model: its_model, .. } = &*state.settings;
             assert_eq!((&agent, &model), (in_force, its_model));
         }
+    }
+}
+
+/// Adds events to the file that `TAMTAM_EVENTS` names: `tests/wire` holds them against their schema, with a program that is not ours.
+fn keep(events: &str) {
+    if let Some(path) = std::env::var_os("TAMTAM_EVENTS") {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, events.as_bytes()).unwrap();
     }
 }
