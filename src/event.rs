@@ -14,6 +14,7 @@ mod of_entry;
 mod ring;
 pub(crate) mod shown;
 mod size;
+mod turns;
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -24,6 +25,7 @@ pub use kind::EventKind;
 pub(crate) use of_entry::events_of;
 pub(crate) use ring::Ring;
 pub use ring::{EventStream, Next};
+pub use turns::{TurnEvent, TurnId, Turns};
 
 use crate::{
     tape::Cause,
@@ -144,6 +146,17 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+/// Adds lines of events to the file that `TAMTAM_EVENTS` names, if it names one: `tests/wire` holds them against their schema, with a
+/// program that is not ours.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn keep(lines: &str) {
+    if let Some(path) = std::env::var_os("TAMTAM_EVENTS") {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -162,6 +175,14 @@ mod tests {
             EventKind::CallProgress { ticket: Seq(3), title: Some("t".into()), metadata: json!({ "piece": 0.1 }) },
             EventKind::HookError { hook: "h".into(), callback: "on_event".into(), error: "e".into() },
             EventKind::StorageFailed { error: "full".into() },
+            EventKind::ReasoningDelta { text: "hm".into() },
+            EventKind::ReasoningEnded {},
+            // No test of the core restores files.
+            EventKind::Branch(BranchEvent::FilesRestored {
+                since: Seq(2),
+                files: vec!["a".into()],
+                refused: Vec::new(),
+            }),
         ];
         for kind in kinds {
             let id = EventId { seq: Seq(7), incarnation: 2, sub: 9 };
@@ -170,6 +191,7 @@ mod tests {
                 Event { v: EVENT_VERSION, id, session, time: Millis(5), cause: None, turn: None, step: None, kind };
             let text = serde_json::to_string(&event).unwrap();
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
+            keep(&format!("{text}\n"));
         }
     }
 

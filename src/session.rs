@@ -59,7 +59,7 @@ pub use crate::task::{
 pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{PassivateError, SpawnError},
-    event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next},
+    event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next, TurnEvent, TurnId, Turns},
     words::{
         depth::VALUE_DEPTH_MAX,
         ids::{BadSessionId, CallId, NAME_BYTES_MAX, SESSION_ID_BYTES_MAX},

@@ -11,7 +11,7 @@
 //! A change must keep that a stream ends with exactly one named frame (`lagged`, `draining` or `ended`), and that no id is sent for
 //! what cannot be resumed.
 
-use std::{convert::Infallible, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
 use axum::{
     extract::State,
@@ -23,10 +23,10 @@ use axum::{
 use futures_util::{StreamExt as _, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tamtam::{
     Event, EventKind, EventStream, Seq,
-    session::{EventId, Next},
+    session::{EventId, Next, TurnEvent, Turns},
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -102,6 +102,14 @@ impl Flag {
     }
 }
 
+/// A view of the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum View {
+    /// Messages of a front end: `turn_start`, `stream_chunk`, …, `turn_end`, `agent_complete`.
+    Turns,
+}
+
 /// What a reader wants.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -112,6 +120,8 @@ pub(crate) struct Listening {
     #[serde(default = "Flag::on")]
     #[schemars(extend("default" = "1"))]
     deltas: Flag,
+    /// Under which names the events come; under their own by default.
+    view: Option<View>,
     /// Whether this reader answers no asks.
     #[serde(default = "Flag::off")]
     #[schemars(extend("default" = "0"))]
@@ -145,7 +155,7 @@ pub(crate) struct SessionFrames;
 impl Frames for SessionFrames {
     fn frames(operation: &mut Operation<'_>) -> Vec<(&'static str, Value)> {
         vec![
-            ("message", operation.shown::<Event>()),
+            ("message", json!({ "anyOf": [operation.shown::<Event>(), operation.shown::<TurnEvent>()] })),
             ("lagged", operation.shown::<Lagged>()),
             ("draining", operation.shown::<Draining>()),
             ("ended", operation.shown::<Over>()),
@@ -176,8 +186,16 @@ pub(crate) async fn events(
         events.look_on();
     }
     let draining = app.draining.subscribe();
-    let stream =
-        Streaming { events, place, deltas: asked.deltas == Flag::On, draining, is_over: false, _permit: permit };
+    let stream = Streaming {
+        events,
+        turns: asked.view.map(|View::Turns| Turns::default()),
+        ready: VecDeque::new(),
+        place,
+        deltas: asked.deltas == Flag::On,
+        draining,
+        is_over: false,
+        _permit: permit,
+    };
     let frames = stream::unfold(stream, |mut stream| async move { stream.frame().await.map(|frame| (frame, stream)) });
     Ok(Events::new(respond(frames, app.options.beat)))
 }
@@ -193,6 +211,10 @@ pub(crate) fn respond(frames: impl stream::Stream<Item = Frame> + Send + 'static
 /// One client's stream.
 struct Streaming {
     events: EventStream,
+    /// The fold of the turn view, if that is asked for.
+    turns: Option<Turns>,
+    /// Frames of one event that come next.
+    ready: VecDeque<Frame>,
     place: Option<Place>,
     deltas: bool,
     draining: watch::Receiver<bool>,
@@ -208,6 +230,9 @@ impl Streaming {
             return None;
         }
         loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Some(frame);
+            }
             let next = tokio::select! {
                 // First what has happened: the end of a turn that a drain waited for is told before the stream ends.
                 biased;
@@ -215,8 +240,7 @@ impl Streaming {
                 () = is_true(&mut self.draining) => return Some(self.last(draining())),
             };
             match next {
-                Some(Next::Event(event)) if self.leaves_out(&event) => {}
-                Some(Next::Event(event)) => return Some(frame_of(&event)),
+                Some(Next::Event(event)) => self.ready = self.frames_of(&event),
                 Some(Next::Lagged(missed)) => {
                     return Some(self.last(named("lagged", &Lagged { missed })));
                 }
@@ -235,6 +259,24 @@ impl Streaming {
         frame
     }
 
+    /// The frames of an event. Where it has several, the last one has its id: a client that breaks off between them gets all again.
+    fn frames_of(&mut self, event: &Event) -> VecDeque<Frame> {
+        let mut frames: VecDeque<Frame> = match &mut self.turns {
+            // Events that the client has had count for the view too.
+            Some(turns) => turns.next(event).iter().map(data).collect(),
+            None => [data(event)].into(),
+        };
+        if self.leaves_out(event) {
+            return VecDeque::new();
+        }
+        if event.id.is_durable()
+            && let Some(last) = frames.pop_back()
+        {
+            frames.push_back(last.id(event.id.to_string()));
+        }
+        frames
+    }
+
     fn leaves_out(&self, event: &Event) -> bool {
         let is_delta = matches!(
             event.kind,
@@ -251,16 +293,13 @@ pub(crate) async fn is_true(value: &mut watch::Receiver<bool>) {
     }
 }
 
-fn frame_of(event: &Event) -> Frame {
-    // No event has a key that is not text, which is all that could fail; JSON has no line break of its own.
-    let data = serde_json::to_string(event).unwrap_or_default();
-    let frame = Frame::default().data(data);
-    if event.id.is_durable() { frame.id(event.id.to_string()) } else { frame }
+fn data(value: &impl Serialize) -> Frame {
+    // No value here has a key that is not text, which is all that could fail; JSON has no line break of its own.
+    Frame::default().data(serde_json::to_string(value).unwrap_or_default())
 }
 
 pub(crate) fn named(name: &'static str, data: &impl Serialize) -> Frame {
-    // As above.
-    Frame::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
+    self::data(data).event(name)
 }
 
 pub(crate) fn draining() -> Frame {

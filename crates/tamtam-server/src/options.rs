@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tamtam::{SessionOptions, session::Labels};
 
-use crate::wire::{NewBudget, NewMessage};
+use crate::wire::{NewBudget, NewMessage, object};
 
 /// What a request may see and make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +74,10 @@ pub struct NewSession {
     /// The name of its permission profile.
     pub profile: Option<String>,
     /// What it may use.
+    #[serde(deserialize_with = "object")]
     pub budget: Option<NewBudget>,
     /// The first message.
+    #[serde(deserialize_with = "object")]
     pub prompt: Option<NewMessage>,
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tamtam::{
     OpenError, SendError,
     runtime::{CommandError, DeleteError, Kind, OperateError},
-    session::{BadLabel, BadModelRef, BadSessionId, BranchError, SpawnError},
+    session::{BadLabel, BadModelRef, BadSessionId, BranchError, Refusal, SpawnError},
     tape::{BadCursor, TapeError},
 };
 
@@ -41,6 +41,7 @@ pub(crate) enum ProblemKind {
     Invalid,
     Parked,
     Closed,
+    Ended,
     Storage,
     Damaged,
     Unsettled,
@@ -122,6 +123,12 @@ impl Problem {
     /// The session, or whatever is named, is not there for this client.
     pub(crate) fn not_found(detail: impl std::fmt::Display) -> Problem {
         Problem::of(Kind::NotFound, &detail)
+    }
+
+    /// The session has ended for good: nothing that is sent to it again will be taken.
+    fn ended(detail: &dyn std::fmt::Display) -> Problem {
+        let next = "make another session, or fork this one";
+        Problem::new(StatusCode::CONFLICT, ProblemKind::Ended, detail.to_string(), next)
     }
 
     pub(crate) fn malformed(detail: impl Into<String>) -> Problem {
@@ -210,14 +217,33 @@ impl IntoResponse for Problem {
 }
 
 macro_rules! by_kind {
-    ($($error:ty),*) => { $(impl From<$error> for Problem {
+    ($($error:ty => $what:pat => $sent:expr;)*) => { $(impl From<$error> for Problem {
         fn from(error: $error) -> Problem {
-            Problem::of(error.kind(), &error)
+            let sent: Option<&SendError> = match &error {
+                $what => $sent,
+                #[allow(unreachable_patterns, reason = "the other errors are about no session that could have ended")]
+                _ => None,
+            };
+            match sent {
+                Some(SendError::Refused(Refusal::Ended)) => Problem::ended(&error),
+                _ => Problem::of(error.kind(), &error),
+            }
         }
     })* };
 }
 
-by_kind!(SendError, OpenError, SpawnError, BranchError, CommandError, DeleteError, OperateError, TapeError);
+by_kind! {
+    SendError => sent => Some(sent);
+    OpenError => _ => None;
+    SpawnError => SpawnError::Parent(sent) => Some(sent);
+    BranchError => BranchError::Session(sent) => Some(sent);
+    CommandError => CommandError::Session(sent)
+        | CommandError::Task(SpawnError::Parent(sent))
+        | CommandError::Branch(BranchError::Session(sent)) => Some(sent);
+    DeleteError => _ => None;
+    OperateError => _ => None;
+    TapeError => _ => None;
+}
 
 macro_rules! invalid {
     ($($error:ty),*) => { $(impl From<$error> for Problem {

@@ -6,7 +6,11 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
+use serde_json::Value;
 use tamtam::{
     Delivery, Message, MessageId, Part, Steering,
     model::MicroUsd,
@@ -14,6 +18,25 @@ use tamtam::{
 };
 
 use crate::problem::{Answered, Problem};
+
+/// Reads an object where an object is meant: its fields could be read from a list too, as those of a body could.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let Some(value) = Option::<Value>::deserialize(from)? else { return Ok(None) };
+    read(value).map(Some).map_err(D::Error::custom)
+}
+
+/// As [`object`], for a list of objects.
+fn objects<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<Vec<T>>, D::Error> {
+    let Some(values) = Option::<Vec<Value>>::deserialize(from)? else { return Ok(None) };
+    values.into_iter().map(read).collect::<Result<_, _>>().map(Some).map_err(D::Error::custom)
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
+    if value.is_array() {
+        return Err(serde_json::Error::custom("a list is in the place of an object"));
+    }
+    serde_json::from_value(value)
+}
 
 /// A message that a client sends.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -25,6 +48,7 @@ pub struct NewMessage {
     /// Its text; or `parts`.
     pub text: Option<String>,
     /// Its parts: texts, files and mentioned agents.
+    #[serde(deserialize_with = "objects")]
     pub parts: Option<Vec<Part>>,
     /// The agent that answers it.
     pub agent: Option<String>,
@@ -136,8 +160,10 @@ impl NewLimits {
 #[non_exhaustive]
 pub struct NewBudget {
     /// What the session may use in all.
+    #[serde(deserialize_with = "object")]
     pub session: Option<NewLimits>,
     /// What each turn may use.
+    #[serde(deserialize_with = "object")]
     pub turn: Option<NewLimits>,
     /// What happens where a limit is reached.
     pub on_breach: Option<OnBreach>,
@@ -190,7 +216,7 @@ pub(crate) struct AnswerJson {
     #[serde(default)]
     message: Option<String>,
     /// How much each limit is raised by.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     by: Option<NewLimits>,
     /// Who answers.
     #[serde(default)]

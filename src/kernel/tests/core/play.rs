@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
-    event::{Event, events_of},
+    event::{Event, events_of, keep},
     kernel::{
         Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Digest, Due,
         EditMessage, Entry, Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record,
@@ -611,13 +611,5 @@ impl Drop for Play {
             let Settings { agent: in_force, model: its_model, .. } = &*state.settings;
             assert_eq!((&agent, &model), (in_force, its_model));
         }
-    }
-}
-
-/// Adds events to the file that `TAMTAM_EVENTS` names: `tests/wire` holds them against their schema, with a program that is not ours.
-fn keep(events: &str) {
-    if let Some(path) = std::env::var_os("TAMTAM_EVENTS") {
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        std::io::Write::write_all(&mut file, events.as_bytes()).unwrap();
     }
 }
