@@ -16,6 +16,7 @@ mod command;
 #[cfg(feature = "agent-files")]
 mod files;
 mod registry;
+mod skill;
 mod spec;
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
@@ -36,6 +37,7 @@ pub use command::{BadCommand, Called, Command, CommandAct, Commands, Does};
 #[cfg(feature = "agent-files")]
 pub use files::{AgentFiles, AgentFolder, BadFile, Dialect};
 pub use registry::{Agents, AgentsConfig};
+pub use skill::{BadSkill, Skill, Skills};
 pub use spec::{AgentSpec, ToolChoice};
 
 /// Characters of a name, at most.

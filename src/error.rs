@@ -74,6 +74,12 @@ pub enum SendError {
     /// The session crashed twice while it decided about this input, so the input was dropped. It has no effect.
     #[error("the session crashed twice on this input, so it was dropped: `inspect` shows why")]
     Crashed,
+    /// The message names an agent that a session of this runtime, or this session by its rules, may not work as. It was not accepted.
+    #[error("{why}")]
+    NoAgent {
+        /// Which one, and those that there are.
+        why: String,
+    },
     /// The session was asleep and could not be woken, or it crashed and its tape cannot be read at the moment.
     #[error("failed to wake the session: {0}")]
     Unavailable(#[source] Box<OpenError>),
@@ -328,6 +334,14 @@ pub enum DeleteError {
         session: SessionId,
         /// The session whose task it does.
         parent: SessionId,
+    },
+    /// A hook of the host refused the deletion ([`Hook::before_operation`](crate::hook::Hook::before_operation)).
+    #[error("session {session} is kept: {refusal}")]
+    Blocked {
+        /// The id of the session.
+        session: SessionId,
+        /// What the hook says.
+        refusal: Refusal,
     },
     /// The session does not exist, another process has it, or the store refused.
     #[error(transparent)]

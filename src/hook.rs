@@ -5,6 +5,7 @@
 //! | [`Hook::on_input`] | pipe | the message is refused; without a [guard](Hook::guards), it passes unchanged |
 //! | [`Hook::on_answer`] | pipe | the answer is withheld; without a guard, it passes unchanged |
 //! | [`Hook::before_call`] | gate | the call is blocked: a gate fails closed |
+//! | [`Hook::before_operation`] | gate | the operation is refused: a gate fails closed |
 //! | [`Hook::on_result`] | pipe | the result is withheld; without a guard, it passes unchanged |
 //! | [`Hook::output_filter`] | pipe | a crash fails the call; there is no time limit, so a filter must not wait |
 //! | [`Hook::on_event`] | observer | a panic is reported; without a time limit: a slow observer falls behind, and learns how many events it missed |
@@ -14,8 +15,8 @@
 //! next `await`; one that blocks its thread without awaiting cannot be cut off. Three hooks are ours: [`Redact`], [`ReadLoop`],
 //! [`Planning`].
 //!
-//! A change must keep this: no hook runs in a session's actor, and no callback runs where its panic is not caught. Input hooks run
-//! in the sender's task, answer pipes in the worker of their request, gates, result pipes and filters with their call, and each
+//! A change must keep this: no hook runs in a session's actor, and no callback runs where its panic is not caught. Input hooks and
+//! gates of operations run in the caller's task, answer pipes in the worker of their request, gates, result pipes and filters with their call, and each
 //! observer on its own thread. So a hook that hangs delays the message, request or call that it sees, or itself, and not the actor.
 
 mod counts;
@@ -26,6 +27,7 @@ mod redact;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
@@ -64,6 +66,41 @@ pub enum Input {
     Pass(Box<Message>),
     /// The hook has dealt with the message: it is not sent, and the sender gets [`SendError::Handled`](crate::SendError::Handled).
     Handled,
+}
+
+/// What somebody asks to be done to a session, beside talking to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Operation {
+    /// A fork of the session ([`Session::fork`](crate::Session::fork)).
+    Fork,
+    /// A rollback, an undo or a redo ([`Session::rollback_with`](crate::Session::rollback_with)).
+    Rollback,
+    /// The merge of a fork into the session ([`Session::merge`](crate::Session::merge)).
+    Merge,
+    /// A summary of what was said so far ([`Session::compact`](crate::Session::compact)). One that the runtime makes because the
+    /// window is full asks no hook: without it the turn could not go on.
+    Compaction,
+    /// A named anchor ([`Session::handoff`](crate::Session::handoff)).
+    Handoff,
+    /// The deletion of the session. A sweep is the operator's, and asks no hook.
+    Deletion,
+}
+
+impl Operation {
+    /// The word for it in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Fork => "fork",
+            Operation::Rollback => "rollback",
+            Operation::Merge => "merge",
+            Operation::Compaction => "compaction",
+            Operation::Handoff => "handoff",
+            Operation::Deletion => "deletion",
+        }
+    }
 }
 
 /// Where a hook is called: the session whose message or answer it sees.
@@ -211,6 +248,12 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async { Verdict::Pass })
     }
 
+    /// Sees what somebody asks to be done to a session, before anything is done. A refusal, and a crash of the hook, is the caller's
+    /// error ([`Refusal::Blocked`](crate::session::Refusal::Blocked)); the session stays as it is.
+    fn before_operation<'a>(&'a self, _context: &'a HookContext, _operation: Operation) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { Verdict::Pass })
+    }
+
     /// Sees the result of a call that ran, good or bad, before it is recorded: also the error of a crashed tool. The runtime's
     /// answer for a call that did not run (denied, blocked, skipped) does not come here.
     ///
@@ -251,6 +294,7 @@ pointers!(Hook {
     fn on_input<'a>(&'a self, context: &'a HookContext, message: Message) -> BoxFuture<'a, Input>;
     fn on_answer<'a>(&'a self, context: &'a HookContext, parts: Vec<AnswerPart>) -> BoxFuture<'a, Vec<AnswerPart>>;
     fn before_call<'a>(&'a self, call: &'a HookCall) -> BoxFuture<'a, Verdict>;
+    fn before_operation<'a>(&'a self, context: &'a HookContext, operation: Operation) -> BoxFuture<'a, Verdict>;
     fn on_result<'a>(&'a self, call: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult>;
     fn output_filter(&self) -> Option<Box<dyn OutputFilter>>;
     fn on_event(&self, event: &Event);
@@ -381,6 +425,27 @@ impl Hooks {
             }
         }
         None
+    }
+
+    /// Asks the gates about an operation. If a gate refuses or fails, returns the reason.
+    pub(crate) async fn before_operation(
+        &self,
+        context: &HookContext,
+        operation: Operation,
+        failed: &(dyn Fn(HookFailure) + Sync),
+    ) -> Result<(), String> {
+        for Placed { hook, name, .. } in self.0.iter() {
+            match isolated(name, "before_operation", || hook.before_operation(context, operation)).await {
+                Ok(Verdict::Pass) => {}
+                Ok(Verdict::Block(reason)) => return Err(reason),
+                Err(failure) => {
+                    let reason = format!("{} failed ({})", failure.hook, failure.error);
+                    failed(failure);
+                    return Err(reason);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Runs the result pipes. A result that a guarding hook failed at is withheld.

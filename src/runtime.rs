@@ -76,8 +76,8 @@ use crate::{
 };
 pub use crate::{
     agent::{
-        Agent, AgentLimits, AgentMode, AgentSpec, Agents, AgentsConfig, BadAgent, BadCommand, Called, Command,
-        CommandAct, Commands, Does, ToolChoice,
+        Agent, AgentLimits, AgentMode, AgentSpec, Agents, AgentsConfig, BadAgent, BadCommand, BadSkill, Called,
+        Command, CommandAct, Commands, Does, Skill, Skills, ToolChoice,
     },
     error::{DeleteError, Kind, StartError},
     kernel::Layer,

@@ -60,6 +60,7 @@ pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{PassivateError, SpawnError},
     event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next, TurnEvent, TurnId, Turns},
+    hook::Operation,
     words::{
         depth::VALUE_DEPTH_MAX,
         ids::{BadSessionId, CallId, NAME_BYTES_MAX, SESSION_ID_BYTES_MAX},
@@ -113,7 +114,10 @@ impl Session {
 
     /// Sends a message. The receipt means that the message is on the tape: from then on no crash loses it.
     ///
-    /// Once the input hooks have passed the message, dropping the future does not take it back, with one exception: while the inbox
+    /// If the message names an agent ([`Message::agent`]), that agent is in force from the delivery of the message to the end of its
+    /// turn.
+    ///
+    /// Once the input hooks have passed the message, and its agent is found, dropping the future does not take it back, with one exception: while the inbox
     /// is full, a message that still waits in it and whose sender is gone makes room for newer ones. So after a drop it is
     /// unknown whether the message was accepted. Sent again under the same id, it is accepted once, and gets its receipt.
     ///
@@ -142,23 +146,13 @@ impl Session {
         self.hand_over(send).await
     }
 
-    /// Sends a message whose turn has this agent.
-    pub(crate) async fn send_as(
-        &self,
-        message: Message,
-        delivery: Delivery,
-        agent: Option<AgentChoice>,
-    ) -> Result<Receipt, SendError> {
-        let send = SendMessage { agent, ..self.passed_on(message, delivery).await? };
-        self.hand_over(send).await
-    }
-
     /// The command that sends what the input hooks made of a message.
     async fn passed_on(&self, message: Message, delivery: Delivery) -> Result<SendMessage, SendError> {
         let said = message.parts.len();
         let message = self.passed(message).await?;
         let added = message.parts.len().saturating_sub(said);
-        Ok(SendMessage { message, delivery, expect_turn: None, agent: None, added })
+        let agent = self.agent_of(&message).await?;
+        Ok(SendMessage { message, delivery, expect_turn: None, agent, added })
     }
 
     /// Hands over a message that the input hooks have passed.
@@ -361,6 +355,7 @@ impl Session {
     /// [`SendError::Storage`] with [`TapeError::AnchorExists`](crate::tape::TapeError::AnchorExists) if the tape has an anchor of
     /// that name.
     pub async fn handoff(&self, name: impl Into<String>, summary: Option<String>) -> Result<Seq, SendError> {
+        self.allowed(Operation::Handoff).await?;
         let name = name.into();
         let summary = match summary {
             Some(summary) => Some(self.passed_words(summary).await?.into()),

@@ -52,7 +52,7 @@ cargo_test() {
   cargo test --workspace --all-features "$@"
 }
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
-run build cargo_test --no-run --lib --bins --tests --benches --example peer_driver
+run build cargo_test --no-run --lib --bins --tests --benches
 # The core's tests leave their events for the part `wire`.
 TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server
 run bdd cargo_test --test bdd
@@ -74,12 +74,14 @@ run bench-step cargo_test --bench step -- --bench --warm-up-time 0.5 --measureme
 run bench-figures cargo_test --bench figures -- --short
 run bench-start cargo_test --bench start -- --short
 run bench-tools cargo_test --bench tools -- --short
+run bench-http cargo_test --bench http -- --short
 run bench-shell cargo_test --bench shell -- --short
+# Our side of it is the driver of the benches against other runtimes.
+run peer-driver cargo build --workspace --all-features --example peer_driver
+run bench-floor cargo_test --bench floor -- --short
 # This one fails where a cost grows faster than its table allows: by counts, which a busy machine does not change.
 run bench-growth cargo_test --bench growth -- --short
 run bench-cycles cargo_test --bench cycles -- 1000
-# The driver of the bench against other runtimes follows the API.
-run peer-driver cargo_test --example peer_driver
 if [ "${1:-}" != "--quick" ]; then
   # The rooms that know whether there is an index. What they import is the same in every build.
   run without-sqlite cargo test --package tamtam --no-default-features --features http,tools,fault-injection --lib -- \

@@ -1,4 +1,4 @@
-//! Agents and commands that people keep as files: found in folders, read, and made into one configuration.
+//! Agents, commands and skills that people keep as files: found in folders, read, and made into one configuration.
 //!
 //! A folder holds the files of one program: our own, OpenCode's or Claude Code's ([`Dialect`]). Each is read in that program's
 //! form, so that no file has to be rewritten; what has no counterpart here is left out (`files/foreign.rs`). A file that cannot
@@ -13,6 +13,7 @@
 
 mod foreign;
 mod read;
+mod skill;
 mod walk;
 
 use std::{
@@ -22,7 +23,7 @@ use std::{
 };
 
 use crate::{
-    agent::{Agents, AgentsConfig, BadAgent, Command, Commands},
+    agent::{Agents, AgentsConfig, BadAgent, Command, Commands, Skill, Skills},
     permission::{
         Fault,
         document::{self, Node, Value},
@@ -42,13 +43,15 @@ const DEPTH_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Our own: `agents/**/*.md` and `commands/**/*.md`.
+    /// Our own: `agents/**/*.md`, `commands/**/*.md` and `skills/**/SKILL.md`.
     Tamtam,
-    /// OpenCode's: `agent/**/*.md` and `command/**/*.md` (or `agents`, `commands`), and the tables of `opencode.json` or
-    /// `opencode.jsonc`.
+    /// OpenCode's: `agent/**/*.md`, `command/**/*.md` and `skill/**/SKILL.md` (or `agents`, `commands`, `skills`), and the tables
+    /// of `opencode.json` or `opencode.jsonc`.
     OpenCode,
-    /// Claude Code's: `agents/**/*.md` and `commands/**/*.md`.
+    /// Claude Code's: `agents/**/*.md`, `commands/**/*.md` and `skills/**/SKILL.md`.
     ClaudeCode,
+    /// The folder that programs share: `skills/**/SKILL.md`, as agentskills.io has it, and nothing else.
+    AgentSkills,
 }
 
 /// Decides whether the text of a file may be used.
@@ -64,6 +67,8 @@ pub struct AgentFolder {
     trusts: Arc<Trusts>,
     /// Files of configuration that hold agents and commands too.
     configs: Vec<PathBuf>,
+    /// Whether nothing but skills is read.
+    only_skills: bool,
 }
 
 impl AgentFolder {
@@ -75,11 +80,11 @@ impl AgentFolder {
             Dialect::OpenCode => ["opencode.json", "opencode.jsonc"].map(|name| path.join(name)).into(),
             _ => Vec::new(),
         };
-        AgentFolder { path, dialect, inside: None, trusts: Arc::new(|_, _| true), configs }
+        AgentFolder { path, dialect, inside: None, trusts: Arc::new(|_, _| true), configs, only_skills: false }
     }
 
-    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode and our own. Their texts instruct
-    /// a model, so a file is used only if `trusts` accepts its path and its text. The judged text is the one used.
+    /// The folders of a workspace, the least powerful first: those of Claude Code, of OpenCode, the shared `.agents` and our own.
+    /// Their texts instruct a model, so a file is used only if `trusts` accepts its path and its text. The judged text is the one used.
     #[must_use]
     pub fn of_workspace(
         workspace: &Path,
@@ -94,11 +99,22 @@ impl AgentFolder {
         let mut folders = vec![
             folder(".claude", Dialect::ClaudeCode),
             folder(".opencode", Dialect::OpenCode),
+            folder(".agents", Dialect::AgentSkills),
             folder(".tamtam", Dialect::Tamtam),
         ];
         let beside = ["opencode.json", "opencode.jsonc"].map(|name| workspace.join(name));
         folders[1].configs.splice(0..0, beside);
         folders
+    }
+
+    /// Only the skills of [`AgentFolder::of_workspace`]: for the folders above a workspace, up to that of its repository.
+    #[must_use]
+    pub fn skills_of_workspace(
+        workspace: &Path,
+        trusts: impl Fn(&Path, &str) -> bool + Send + Sync + 'static,
+    ) -> Vec<AgentFolder> {
+        let only = |folder| AgentFolder { configs: Vec::new(), only_skills: true, ..folder };
+        AgentFolder::of_workspace(workspace, trusts).into_iter().map(only).collect()
     }
 }
 
@@ -165,6 +181,8 @@ pub struct AgentFiles {
     pub config: AgentsConfig,
     /// The commands, in the order in which they were found.
     pub commands: Vec<Command>,
+    /// The skills, in the order in which they were found: of two of one name, the later counts.
+    pub skills: Vec<Skill>,
     /// The files, and parts of files, that could not be used.
     pub bad: Vec<BadFile>,
     /// The commands that are not used, by name, with the file and the reason.
@@ -187,7 +205,8 @@ impl AgentFiles {
                     files.config_file(folder, config, models);
                 }
             }
-            for &(name, section) in Section::folders(folder.dialect) {
+            let sections = Section::folders(folder.dialect).iter();
+            for &(name, section) in sections.filter(|(_, section)| !folder.only_skills || *section == Section::Skills) {
                 let root = folder.path.join(name);
                 let Ok(real) = root.canonicalize() else { continue };
                 if !seen.insert(real) {
@@ -196,6 +215,9 @@ impl AgentFiles {
                 for path in
                     walk::files(&root, folder.inside.as_deref(), section.endings(folder.dialect), &mut files.bad)
                 {
+                    if section == Section::Skills && !skill::is_skill(&path) {
+                        continue;
+                    }
                     let read = Reading { folder, models, path: &path };
                     if let Err(bad) = files.file(&read, &root, section) {
                         let name = path.strip_prefix(&root).unwrap_or(&path).with_extension("");
@@ -221,6 +243,12 @@ impl AgentFiles {
         Ok((agents, Commands::built_in().with(self.commands).without(self.unused), self.bad))
     }
 
+    /// The skills of the library, with those of the files.
+    #[must_use]
+    pub fn skills(&self) -> Skills {
+        Skills::built_in().with(self.skills.iter().cloned())
+    }
+
     fn not_used(&mut self, section: Section, name: &Names, bad: BadFile) {
         if section == Section::Commands {
             self.unused.insert(name.as_ours(), bad.to_string());
@@ -228,7 +256,7 @@ impl AgentFiles {
         self.bad.push(bad);
     }
 
-    /// One agent or command as a separate file.
+    /// One agent, command or skill as a separate file.
     fn file(&mut self, read: &Reading<'_>, root: &Path, section: Section) -> Result<(), BadFile> {
         let text = walk::text(read.path, read.folder.inside.as_deref(), &*read.folder.trusts)?;
         let wrong = |fault| BadFile::of(read.path, &text, fault);
@@ -244,7 +272,7 @@ impl AgentFiles {
         self.entry(read, section, &Names::of_path(&name), node, body).map_err(wrong)
     }
 
-    /// Takes one agent or command in.
+    /// Takes one agent, command or skill in.
     fn entry(
         &mut self,
         read: &Reading<'_>,
@@ -263,6 +291,7 @@ impl AgentFiles {
                 let command = read::command(node, body, name, read.folder.dialect, read.models)?;
                 self.commands.push(Command { source, ..command });
             }
+            Section::Skills => self.skills.push(skill::skill(&node, body.unwrap_or_default(), read.path)?),
         }
         Ok(())
     }

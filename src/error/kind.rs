@@ -64,7 +64,7 @@ impl SendError {
     pub fn kind(&self) -> Kind {
         match self {
             SendError::Stopped => Kind::Retry,
-            SendError::Handled => Kind::Invalid,
+            SendError::Handled | SendError::NoAgent { .. } => Kind::Invalid,
             SendError::HookFailed { .. } => Kind::Failed,
             SendError::Parked => Kind::Parked,
             SendError::Draining | SendError::Closed => Kind::Closed,
@@ -110,6 +110,7 @@ impl Refusal {
             | Refusal::Withdrawn { .. }
             | Refusal::OtherWords { .. }
             | Refusal::OtherTask { .. }
+            | Refusal::Blocked { .. }
             | Refusal::TooLarge { .. }
             | Refusal::NothingToCompact
             | Refusal::NotABudget { .. }
@@ -217,6 +218,7 @@ impl DeleteError {
     pub fn kind(&self) -> Kind {
         match self {
             DeleteError::Busy { .. } | DeleteError::Children { .. } | DeleteError::Task { .. } => Kind::Busy,
+            DeleteError::Blocked { refusal, .. } => refusal.kind(),
             DeleteError::Open(error) => error.kind(),
         }
     }

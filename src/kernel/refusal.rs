@@ -72,6 +72,14 @@ pub enum Refusal {
         /// The most levels that it may have.
         max: usize,
     },
+    /// A hook of the host refused what somebody asked of the session ([`Hook::before_operation`](crate::hook::Hook::before_operation)).
+    #[error("a hook refused the {operation}: {reason}")]
+    Blocked {
+        /// What was asked for, such as `rollback`.
+        operation: &'static str,
+        /// What the hook says.
+        reason: String,
+    },
     /// No such message waits: it was delivered, withdrawn, or never accepted.
     #[error("message {id} is no longer waiting")]
     NotWaiting {

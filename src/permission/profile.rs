@@ -56,7 +56,7 @@ const PROTECTED_FOLDERS: [&str; 9] =
     [".git", ".tamtam", ".vscode", ".idea", ".cursor", ".claude", ".opencode", ".agents", ".ssh"];
 
 /// Files of that kind: run by a shell, starting servers of tools, or read by agents as instructions.
-const PROTECTED_FILES: [&str; 10] = [
+const PROTECTED_FILES: [&str; 11] = [
     ".envrc",
     ".mcp.json",
     "mcp.json",
@@ -66,6 +66,7 @@ const PROTECTED_FILES: [&str; 10] = [
     ".profile",
     ".zshrc",
     "AGENTS.md",
+    "AGENTS.override.md",
     "CLAUDE.md",
 ];
 
@@ -105,7 +106,7 @@ impl Profile {
     #[must_use]
     pub fn ruleset(self) -> Ruleset {
         use Action::{Allow, Ask, Deny};
-        // read and to-do list, edit, command, confined command, outside, doom loop, protected, others
+        // read, to-do list and skill, edit, command, confined command, outside, doom loop, protected, others
         let [read, edit, command, confined, outside, doom_loop, protected, others] = match self {
             Profile::Strict => [Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
             Profile::Ask => [Allow, Ask, Ask, Allow, Ask, Ask, Ask, Ask],
@@ -121,6 +122,7 @@ impl Profile {
             Rule::new("read", "**", read),
             // A session's own list: to note something there reaches nothing else.
             Rule::new("todo", "*", read),
+            Rule::new("skill", "*", read),
             Rule::new("edit", "**", edit),
             Rule::new("external_directory", "*", outside),
             Rule::new("doom_loop", "*", doom_loop),

@@ -1,7 +1,7 @@
 //! Rule files: instructions for agents that people keep next to their code, and those of the user.
 //!
 //! ```text
-//! the user's folder          AGENTS.md, rules/*.md
+//! the user's folder          AGENTS.md, rules/*.md      in each folder, AGENTS.override.md takes the place of AGENTS.md
 //! the repository's root      AGENTS.md, CLAUDE.md, .cursorrules, .tamtam/rules/*.md
 //!   …each folder below it    the same
 //!     the workspace          the same: what is nearest comes last
@@ -33,14 +33,17 @@ use crate::{
     tool::{Workspace, workspace::WorkspaceError},
 };
 
-/// Names of rule files in a folder of a project.
-const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".cursorrules"];
+/// The rule file of a folder, and the file that takes its place: what a person wants for a while, beside what everybody has.
+const AGENTS: &str = "AGENTS.md";
+const OVERRIDE: &str = "AGENTS.override.md";
+
+/// Further names of rule files in a folder of a project.
+const NAMES: [&str; 2] = ["CLAUDE.md", ".cursorrules"];
 
 /// The folder of further rule files in a folder of a project.
 const PROJECT_FOLDER: &str = ".tamtam/rules";
 
-/// The file and the folder of rules in the user's folder.
-const USER_NAME: &str = "AGENTS.md";
+/// The folder of rules in the user's folder.
 const USER_FOLDER: &str = "rules";
 
 /// Bytes of one file.
@@ -93,7 +96,7 @@ impl RuleFiles {
     fn read(&self, workspace: &Path) -> Vec<Section> {
         let mut found = Found::default();
         if let Some(user) = self.user.as_deref().and_then(|user| Workspace::open(user).ok()) {
-            found.take(&user, USER_NAME, None);
+            found.take_agents(&user, Path::new(""), None);
             found.take_folder(&user, USER_FOLDER, None);
         }
         let root = repository(workspace).unwrap_or(workspace);
@@ -102,6 +105,7 @@ impl RuleFiles {
         let below = workspace.strip_prefix(root).unwrap_or(Path::new(""));
         for step in std::iter::once(None).chain(below.iter().map(Some)) {
             level.extend(step);
+            found.take_agents(&project, &level, Some(&*self.trusts));
             for name in NAMES {
                 found.take(&project, &named(&level, name), Some(&*self.trusts));
             }
@@ -159,6 +163,15 @@ impl Found {
                 root.root().join(folder),
                 format!("only {FILES_MAX} of {} files are read", names.len()),
             );
+        }
+    }
+
+    /// Takes the rule file of a folder, or the one in its place. One that cannot be used takes nobody's place.
+    fn take_agents(&mut self, root: &Workspace, level: &Path, trusts: Option<&Trusts>) {
+        let used = self.sections.len();
+        self.take(root, &named(level, OVERRIDE), trusts);
+        if !self.sections[used..].iter().any(|section| !section.text.is_empty()) {
+            self.take(root, &named(level, AGENTS), trusts);
         }
     }
 

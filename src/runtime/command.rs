@@ -15,7 +15,7 @@ use crate::{
     session::{BranchError, Session, receipt::Receipt},
     task::TaskRequest,
     words::{
-        ids::SessionId,
+        ids::{NAME_BYTES_MAX, SessionId},
         message::{BadModelRef, Message, ModelRef},
     },
 };
@@ -138,14 +138,10 @@ impl Session {
 
     async fn say(&self, called: &Called, delivery: Delivery) -> Result<Receipt, CommandError> {
         let command = &called.command;
-        let agent = match &command.agent {
-            Some(name) => Some(self.choice_of(name).await?),
-            None => None,
-        };
         let mut message = Message::user(called.text().unwrap_or_default());
         message.model.clone_from(&command.model);
         message.agent.clone_from(&command.agent);
-        Ok(self.send_as(message, delivery, agent).await?)
+        Ok(self.send(message, delivery).await?)
     }
 
     async fn act(&self, act: CommandAct, called: &Called) -> Result<String, CommandError> {
@@ -185,6 +181,20 @@ impl Session {
             CommandAct::Title => format!("Title: {}", self.write_title().await?),
             CommandAct::Summary => self.write_summary().await?,
         })
+    }
+
+    /// The agent that a message names, for its turn. One that was taken before gets its receipt, whatever became of its agent.
+    pub(crate) async fn agent_of(&self, message: &Message) -> Result<Option<AgentChoice>, SendError> {
+        // A name out of its bounds is refused by the session, as the other names in a message are.
+        let Some(name) = message.agent.as_deref().filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len())) else {
+            return Ok(None);
+        };
+        match self.choice_of(name).await {
+            Ok(choice) => Ok(Some(choice)),
+            Err(CommandError::Session(error)) => Err(error),
+            Err(_) if self.state().await?.seen.get(&message.id).is_some() => Ok(None),
+            Err(error) => Err(SendError::NoAgent { why: error.to_string() }),
+        }
     }
 
     /// The agent of that name, for this session; its own one too.

@@ -21,8 +21,10 @@ use crate::{
         tape_store::{Chore, scrub_words},
     },
     error::{DeleteError, OpenError, PassivateError},
+    hook::Operation,
     ops::taped,
     runtime::Runtime,
+    session::Session,
     supervisor::SupervisorHandle,
     tape::{Deleted, Mark, Store, TapeError, TapeStore, TapeStoreExt as _},
     words::ids::SessionId,
@@ -107,6 +109,11 @@ pub(super) async fn erase(
     id: &SessionId,
 ) -> Result<Deleted, DeleteError> {
     let slot = shared.slot(id);
+    let session = Session { shared: shared.clone(), slot: slot.clone() };
+    session
+        .allowed(Operation::Deletion)
+        .await
+        .map_err(|refusal| DeleteError::Blocked { session: id.clone(), refusal })?;
     let _one = slot.bringing_up().lock_owned().await;
     let flight = come_to_rest(shared, sessions, &slot).await?;
     let is_parked = shared.slots.why_parked(id).is_some();

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::{
     actor::shared::Shared,
     error::{OpenError, SendError},
+    hook::Operation,
     kernel::{
         Branch, BranchSummary, Entry, NoPoint, Point, Refusal, RestoredFiles, RollBack, RollbackTarget, RolledBack,
         State, look_back,
@@ -131,6 +132,7 @@ impl Session {
         options: RollbackOptions,
     ) -> Result<Rollback, BranchError> {
         let wanted = to.into();
+        self.allowed(Operation::Rollback).await.map_err(SendError::from)?;
         if options == RollbackOptions::new() {
             return self.go_back(wanted).await;
         }

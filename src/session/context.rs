@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     actor::{compaction, shared::Shared},
     error::{OpenError, SendError},
+    hook::Operation,
     kernel::context::{BRANCH_SUMMARY_MAX, FileOperations, SUMMARY_SYSTEM, branch_digest, branch_prompt, of_text},
     kernel::{
         Asked, Branch, BranchRequest, BranchSummary, Compact, GiveUpBranch, LeaveBranch, ModelSeen, Open, OpenBranch,
@@ -43,6 +44,7 @@ impl Session {
     /// [`SendError::Refused`] if a summary is being written already, if nothing can be replaced by a summary, or if the budget does
     /// not allow one.
     pub async fn compact(&self) -> Result<(), SendError> {
+        self.allowed(Operation::Compaction).await?;
         self.ask(Compact).await.map(drop)
     }
 

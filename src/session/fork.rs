@@ -20,6 +20,7 @@ use crate::{
         tape_store::Chore,
     },
     error::{OpenError, SendError},
+    hook::Operation,
     kernel::{Merged, Point, Record, Refusal, Spent, State, plan_merge},
     ops::taped,
     session::{BranchError, Session, back::read},
@@ -155,6 +156,7 @@ impl Session {
         if self.shared.slots.admission() != Admission::Open {
             return Err(OpenError::Closed.into());
         }
+        self.allowed(Operation::Fork).await.map_err(SendError::from)?;
         let ForkOptions { at, id } = options.into();
         let (parent, fork, is_named) = (self.id().clone(), id.clone().unwrap_or_else(SessionId::new), id.is_some());
         let slot = self.shared.slot(&fork);
@@ -199,6 +201,7 @@ impl Session {
     }
 
     async fn merge_and(&self, fork: &SessionId, then: Afterwards) -> Result<Merge, BranchError> {
+        self.allowed(Operation::Merge).await.map_err(SendError::from)?;
         let mut tries = 0;
         let (entry, planned) = loop {
             tries += 1;

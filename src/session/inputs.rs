@@ -8,7 +8,7 @@
 use crate::{
     actor::worker_context::WorkerContext,
     error::SendError,
-    hook::HookFailure,
+    hook::{HookFailure, Operation},
     kernel::{self, Grant, Refusal},
     session::Session,
     words::message::Message,
@@ -43,11 +43,27 @@ impl Session {
         }
     }
 
-    /// What the input hooks make of a message. A failed hook that guards refuses it.
-    async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
+    /// Whether the host's hooks let an operation be done. No hook is asked about a session that is not there.
+    pub(crate) async fn allowed(&self, operation: Operation) -> Result<(), Refusal> {
+        if self.shared.hooks.is_empty() {
+            return Ok(());
+        }
+        let to = self.hooked();
+        let (context, failed) = (to.hook_context(), |failure| to.hook_failed(failure));
+        let asked = self.shared.hooks.before_operation(&context, operation, &failed);
+        asked.await.map_err(|reason| Refusal::Blocked { operation: operation.name(), reason })
+    }
+
+    /// As what hooks are called in the caller's task.
+    fn hooked(&self) -> WorkerContext {
         let (shared, slot) = (self.shared.clone(), self.slot.clone());
         let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
-        let to = WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None };
+        WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None }
+    }
+
+    /// What the input hooks make of a message. A failed hook that guards refuses it.
+    async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
+        let to = self.hooked();
         let context = to.hook_context();
         match self.shared.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
             Ok(message) => message.ok_or(SendError::Handled),

@@ -60,7 +60,7 @@ pub struct Message {
     pub role: Role,
     /// The content, in order.
     pub parts: Vec<Part>,
-    /// The agent that a user's message is for, or that the model's message is from.
+    /// The agent that has the turn of a user's message, or that the model's message is from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// The model that should answer, or that did.

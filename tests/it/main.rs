@@ -24,6 +24,7 @@ mod face;
 mod files;
 mod forks;
 mod formats;
+mod gates;
 #[cfg(feature = "tools")]
 mod hinted;
 mod host_children;
@@ -63,8 +64,8 @@ mod restarts;
 mod rights;
 mod runtime;
 mod sending;
-mod service;
 mod size;
+mod skills;
 #[cfg(feature = "tools")]
 mod soak;
 mod steered;

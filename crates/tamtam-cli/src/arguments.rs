@@ -8,6 +8,7 @@
 
 pub(super) mod remote;
 mod sessions;
+mod skill;
 mod tape;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
@@ -29,6 +30,7 @@ use remote::{
 };
 use sessions::label;
 pub(super) use sessions::{SessionsArguments, labels};
+pub(super) use skill::SkillCommand;
 pub(super) use tape::{
     BeforeArguments, ChangesArguments, ExportArguments, ForkArguments, GrantsArguments, ImportArguments,
     MergeArguments, RestoreArguments, RollbackArguments, SearchArguments, SweepArguments, TapeCommand,
@@ -109,6 +111,11 @@ pub(super) enum Command {
     Models(ModelsArguments),
     /// List the agents: what each one is for, and the file that defines it
     Agents(AgentsArguments),
+    /// List or check skills: instructions that a model reads when it needs them
+    Skill {
+        #[command(subcommand)]
+        command: SkillCommand,
+    },
     /// Check the configuration, model, API keys, store, terminal and sandbox support
     Doctor(StoreArguments),
     /// List the sessions, those that wait for you first

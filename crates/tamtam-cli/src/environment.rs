@@ -135,6 +135,20 @@ impl Environment {
         Some(std::time::Duration::from_millis(ms))
     }
 
+    /// A kill of this process at a crash point, as by `kill -9`, once a file is there: for tests of what outlives the program.
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn faults(&self) -> tamtam::runtime::Faults {
+        let (Some(at), Some(when)) = (self.get("TAMTAM_FAULT_KILL_AT"), self.get("TAMTAM_FAULT_KILL_WHEN")) else {
+            return tamtam::runtime::Faults::default();
+        };
+        let (at, when) = (at.to_owned(), PathBuf::from(when));
+        tamtam::runtime::Faults::new(move |point, _| {
+            if point == at && when.exists() {
+                let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            }
+        })
+    }
+
     /// The folder to work in: the named folder, else the current one. The result is absolute, and is an existing folder.
     pub(super) fn workspace(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
         let path = match (given, &self.current_dir) {

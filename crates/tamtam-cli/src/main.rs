@@ -42,6 +42,7 @@ mod sandboxed;
 mod search;
 mod serve;
 mod sessions;
+mod skill;
 mod stdin;
 mod sweep;
 mod tapes;
@@ -122,6 +123,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Agents(arguments) => team::agents(&arguments, environment),
+        Command::Skill { command } => skill::skill(command, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment).await,
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),
         Command::Replay(arguments) => replay::replay(&arguments, environment),

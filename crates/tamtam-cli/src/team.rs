@@ -1,8 +1,9 @@
-//! The agents and commands of this user and of a workspace, the builder of a runtime with them ([`Team::host`]), and `tamtam
+//! The agents, commands and skills of this user and of a workspace, the builder of a runtime with them ([`Team::host`]), and `tamtam
 //! agents`, which lists the agents.
 //!
 //! Beside the built-in ones they come from the user's folders (`tamtam` and `opencode` in the configuration folder, `~/.claude`)
-//! and from those of the workspace. A file that cannot be used is named by [`Team::not_used`], and the others are loaded.
+//! and from those of the workspace; skills also from `~/.agents` and from the trusted folders above the workspace, up to that of its
+//! repository. A file that cannot be used is named by [`Team::not_used`], and the others are loaded.
 //!
 //! A change must not load agents or commands of a workspace that the user does not trust as it is now: a stranger may have written
 //! them, and they say what a model is told and may do.
@@ -14,7 +15,7 @@ use tamtam::{
     ModelRef, Runtime,
     model::{PRICES, PROVIDERS},
     permission::Ruleset,
-    runtime::{Agent, AgentFiles, AgentFolder, Agents, BadFile, Builder, Commands, Dialect},
+    runtime::{Agent, AgentFiles, AgentFolder, Agents, BadFile, Builder, Commands, Dialect, Skills},
     tools::{self, Sandbox},
 };
 
@@ -25,16 +26,17 @@ use super::{
     models::key_of,
     print,
     prompt::with_surroundings,
-    trust::{Project, TEAM, Trust},
+    trust::{Project, SKILLS, TEAM, Trust},
 };
 
 /// The agents and commands that there are, and the files that could not be used.
 pub(super) struct Team {
     pub(super) agents: Agents,
     pub(super) commands: Commands,
+    pub(super) skills: Skills,
     pub(super) bad: Vec<BadFile>,
-    /// Why those of the workspace were not read, where there are some.
-    untrusted: Option<String>,
+    /// Why those of the workspace and of the folders above it were not read, where there are some.
+    untrusted: Vec<String>,
 }
 
 impl Team {
@@ -44,27 +46,33 @@ impl Team {
         let mut folders = Vec::new();
         if let Some(home) = environment.get("HOME").map(Path::new) {
             folders.push(AgentFolder::new(home.join(".claude"), Dialect::ClaudeCode));
+            folders.push(AgentFolder::new(home.join(".agents"), Dialect::AgentSkills));
         }
         if let Some(config) = environment.config_folder() {
             folders.push(AgentFolder::new(config.with_file_name("opencode"), Dialect::OpenCode));
             folders.push(AgentFolder::new(config, Dialect::Tamtam));
         }
-        let mut untrusted = None;
-        match Trust::of(environment).look(workspace, &TEAM)? {
+        let (trust, mut untrusted) = (Trust::of(environment), Vec::new());
+        for folder in above(workspace) {
+            match trust.look(folder, &SKILLS)? {
+                Project::Nothing => {}
+                Project::Trusted { files, .. } => {
+                    folders.extend(AgentFolder::skills_of_workspace(folder, judged(folder, files)));
+                }
+                Project::Untrusted(why) => untrusted.push(why),
+            }
+        }
+        match trust.look(workspace, &[&TEAM[..], &SKILLS].concat())? {
             Project::Nothing => {}
             Project::Trusted { files, .. } => {
-                let root = workspace.to_owned();
-                let is_judged = move |file: &Path, text: &str| {
-                    let name = file.strip_prefix(&root).ok().and_then(Path::to_str);
-                    name.and_then(|name| files.get(name)).is_some_and(|judged| judged == text)
-                };
-                folders.extend(AgentFolder::of_workspace(workspace, is_judged));
+                folders.extend(AgentFolder::of_workspace(workspace, judged(workspace, files)));
             }
-            Project::Untrusted(why) => untrusted = Some(why),
+            Project::Untrusted(why) => untrusted.push(why),
         }
         let files = AgentFiles::read(&folders, &words_for_models(environment));
+        let skills = files.skills();
         let (agents, commands, bad) = files.build().map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(Team { agents, commands, bad, untrusted })
+        Ok(Team { agents, commands, skills, bad, untrusted })
     }
 
     /// What is not used, a line for each.
@@ -93,7 +101,7 @@ impl Team {
         match self.commands.read(prompt) {
             // The command may be in a file of the workspace that is not trusted.
             Some(Err(bad)) => {
-                let untrusted = self.untrusted.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+                let untrusted: String = self.untrusted.iter().map(|why| format!("; {why}")).collect();
                 Err(Failure::usage(format!("{bad}{untrusted}")))
             }
             _ => Ok(()),
@@ -104,8 +112,28 @@ impl Team {
     /// others. Its new sessions are told of their surroundings.
     pub(super) fn host(self, sandbox: Sandbox, rules: Option<Ruleset>, environment: &Environment) -> Builder {
         let tools = tools::with_todos(&tools::with_plan_mode(&environment.tools_in(sandbox)));
-        let builder = Runtime::builder().agents(self.agents).commands(self.commands).tools(tools).with_tasks();
+        let builder =
+            Runtime::builder().agents(self.agents).commands(self.commands).tools(tools).tool(self.skills.tool());
+        let builder = builder.with_tasks();
         with_surroundings(rules.into_iter().fold(builder, Builder::rules), environment)
+    }
+}
+
+/// The folders above a workspace, up to that of its repository, the highest first; none outside of a repository.
+fn above(workspace: &Path) -> Vec<&Path> {
+    let root = workspace.ancestors().find(|folder| folder.join(".git").exists());
+    let Some(root) = root else { return Vec::new() };
+    let mut above: Vec<_> = workspace.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).collect();
+    above.reverse();
+    above
+}
+
+/// Whether a file of a folder has the text that was trusted.
+fn judged(folder: &Path, files: BTreeMap<String, String>) -> impl Fn(&Path, &str) -> bool + Send + Sync + 'static {
+    let folder = folder.to_owned();
+    move |file, text| {
+        let name = file.strip_prefix(&folder).ok().and_then(Path::to_str);
+        name.and_then(|name| files.get(name)).is_some_and(|judged| judged == text)
     }
 }
 
@@ -165,7 +193,7 @@ pub(super) fn agents(given: &AgentsArguments, environment: &Environment) -> Resu
         let bad = json!({"bad_file": {"path": path, "line": line, "field": field, "why": why}});
         let _ = writeln!(text, "{bad}");
     }
-    if let Some(why) = &team.untrusted {
+    for why in &team.untrusted {
         let _ = writeln!(text, "{}", json!({"not_read": why}));
     }
     print(&text)

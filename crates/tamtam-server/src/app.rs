@@ -15,6 +15,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tamtam::{
     Runtime, Session, SessionId,
     ops::{ListedSession, SessionQuery},
+    runtime::Kind,
     session::Labels,
 };
 use tokio::sync::{Semaphore, watch};
@@ -78,12 +79,13 @@ impl App {
             if let Some(found) = page.sessions.into_iter().find(|listed| listed.session == *id) {
                 return Ok(Some(found));
             }
-            query.after = page.next;
-            if query.after.is_none() {
-                break;
+            // A list that is not behind may miss a session, too, that is used while the list is read: it moves to the front.
+            if page.next.is_none() && !self.runtime.exists(id).await? {
+                return Ok(None);
             }
+            query.after = page.next;
         }
-        Ok(None)
+        Err(Problem::of(Kind::Retry, &"the list of sessions is behind"))
     }
 
     pub(crate) fn is_awake(&self, id: &SessionId) -> bool {

@@ -19,25 +19,29 @@ use crate::{
     app::{App, Said},
     describe::{Answers, Operation},
     options::{Denied, RequestInfo, Scope, Secret, ServerOptions},
-    problem::{Answered, Problem},
+    problem::{Answered, Problem, Refused},
 };
 
 /// The name of the cookie.
 const COOKIE: &str = "tamtam";
 
+/// Passes a request on, or refuses it. Whoever refuses it, here or on its route, it is logged here and once; without its words, which
+/// the sentence of an error may repeat.
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    match check(&app.options, &request) {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = match check(&app.options, &request) {
         Ok(scope) => {
             if let Some(scope) = scope {
                 request.extensions_mut().insert(scope);
             }
             next.run(request).await
         }
-        Err(problem) => {
-            tracing::debug!(method = %request.method(), path = request.uri().path(), problem = ?problem, "request refused");
-            problem.into_response()
-        }
+        Err(problem) => problem.into_response(),
+    };
+    if let Some(Refused(kind)) = response.extensions().get() {
+        tracing::debug!(%method, path, status = response.status().as_u16(), kind = kind.as_str(), "request refused");
     }
+    response
 }
 
 /// What the request may see; `None` for a path that shows nothing of the runtime.

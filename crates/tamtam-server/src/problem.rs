@@ -28,33 +28,48 @@ pub(crate) struct Problem {
     challenge: bool,
 }
 
-/// The kind of a refusal, by which a client decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ProblemKind {
-    NotFound,
-    Exists,
-    Busy,
-    Retry,
-    Limit,
-    Stale,
-    Invalid,
-    Parked,
-    Closed,
-    Ended,
-    Storage,
-    Damaged,
-    Unsettled,
-    Failed,
-    Malformed,
-    Unauthorized,
-    Forbidden,
-    Misdirected,
-    MethodNotAllowed,
-    Timeout,
-    TooLarge,
-    UnsupportedMedia,
-    TooMany,
+macro_rules! kinds {
+    ($($kind:ident = $name:literal),* $(,)?) => {
+        /// The kind of a refusal, by which a client decides.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+        pub(crate) enum ProblemKind {
+            $(#[serde(rename = $name)] $kind),*
+        }
+
+        impl ProblemKind {
+            pub(crate) fn as_str(self) -> &'static str {
+                match self {
+                    $(ProblemKind::$kind => $name),*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    NotFound = "not_found",
+    Exists = "exists",
+    Busy = "busy",
+    Retry = "retry",
+    Limit = "limit",
+    Stale = "stale",
+    Invalid = "invalid",
+    Parked = "parked",
+    Closed = "closed",
+    Ended = "ended",
+    Storage = "storage",
+    Damaged = "damaged",
+    Unsettled = "unsettled",
+    Failed = "failed",
+    Malformed = "malformed",
+    Unauthorized = "unauthorized",
+    Forbidden = "forbidden",
+    Misdirected = "misdirected",
+    MethodNotAllowed = "method_not_allowed",
+    Timeout = "timeout",
+    TooLarge = "too_large",
+    UnsupportedMedia = "unsupported_media",
+    TooMany = "too_many",
 }
 
 /// A refused request, as `application/problem+json`.
@@ -76,6 +91,10 @@ pub(crate) struct ProblemJson {
     /// What the client can do.
     next: &'static str,
 }
+
+/// Lies in the extensions of a response that refuses: the name of its kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused(pub(crate) ProblemKind);
 
 /// What becomes of a request.
 pub(crate) type Answered<T> = Result<T, Problem>;
@@ -204,6 +223,7 @@ impl IntoResponse for Problem {
             next,
         };
         let mut response = (status, Json(body)).into_response();
+        response.extensions_mut().insert(Refused(kind));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -23,7 +23,7 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
     time::{Sleep, sleep},
 };
@@ -39,6 +39,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The most bytes of one header, and of what is written and not sent yet: what a stalled client costs.
 const BUFFER_BYTES: usize = 32 << 10;
+
+/// The most bytes that the kernel keeps for a client that does not read (it counts its own records in, so it is told half of what it
+/// may take). Left to itself it keeps megabytes for each, and a thousand stalled clients would take gigabytes.
+const SEND_BYTES: u32 = 128 << 10;
+
+/// How many connections wait to be accepted.
+const BACKLOG: u32 = 1_024;
 
 /// Why a server does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +101,7 @@ impl Bound {
             io::ErrorKind::AddrInUse => ServeError::InUse { at: address.to_string() },
             _ => ServeError::Bind { at: address.to_string(), source },
         };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = listen(address).map_err(failed)?;
         let at = listener.local_addr().unwrap_or(address);
         Ok(Bound { listener: Listener::Tcp(listener), at: format!("http://{at}") })
     }
@@ -143,6 +150,17 @@ impl Bound {
             Listener::Unix(..) => None,
         }
     }
+}
+
+/// Listens as `TcpListener::bind` does; the sockets that are accepted have the listener's bound of what waits to be sent.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that starts again takes the address of its predecessor, whose connections may still be closing.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves until `stop` resolves. Then running turns are finished, streams end, and so does the runtime. Returns what the shutdown of the

@@ -30,6 +30,7 @@ use crate::{
 pub(super) enum Section {
     Agents,
     Commands,
+    Skills,
 }
 
 impl Section {
@@ -41,8 +42,11 @@ impl Section {
                 ("agents", Section::Agents),
                 ("command", Section::Commands),
                 ("commands", Section::Commands),
+                ("skill", Section::Skills),
+                ("skills", Section::Skills),
             ],
-            _ => &[("agents", Section::Agents), ("commands", Section::Commands)],
+            Dialect::AgentSkills => &[("skills", Section::Skills)],
+            _ => &[("agents", Section::Agents), ("commands", Section::Commands), ("skills", Section::Skills)],
         }
     }
 
@@ -142,7 +146,7 @@ pub(super) fn agent(
 ) -> Result<(String, AgentSpec), Fault> {
     let fields = fields_of(node)?;
     let fields = match dialect {
-        Dialect::Tamtam => fields,
+        Dialect::Tamtam | Dialect::AgentSkills => fields,
         Dialect::OpenCode => foreign::opencode_agent(fields),
         Dialect::ClaudeCode => foreign::claude_agent(fields, models)?,
     };

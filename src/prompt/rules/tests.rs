@@ -42,6 +42,29 @@ fn names(sections: &[Section]) -> Vec<&str> {
     sections.iter().map(|section| section.name.as_str()).collect()
 }
 
+/// P-04: `AGENTS.override.md` takes the place of the `AGENTS.md` beside it, and of no other; one that is not trusted takes nobody's.
+#[test]
+fn an_override_takes_the_place_of_the_file_beside_it() {
+    let scene = Scene::new();
+    for name in [
+        "home/AGENTS.md",
+        "repo/AGENTS.md",
+        "repo/AGENTS.override.md",
+        "repo/app/web/AGENTS.md",
+        "home/AGENTS.override.md",
+    ] {
+        scene.write(name, format!("of {name}"));
+    }
+    let taken = |trusts: fn(&Path, &str) -> bool| {
+        let sections = scene.read_with(RuleFiles::trusting(trusts));
+        let used = sections.into_iter().filter(|section| !section.text.is_empty());
+        used.map(|section| section.name).collect::<Vec<_>>()
+    };
+    assert_eq!(taken(|_, _| true), ["AGENTS.override.md", "AGENTS.override.md", "app/web/AGENTS.md"]);
+    let trusts: fn(&Path, &str) -> bool = |_, text| !text.contains("override");
+    assert_eq!(taken(trusts), ["AGENTS.override.md", "AGENTS.md", "app/web/AGENTS.md"]);
+}
+
 /// P-04, RESOURCE-001 to RESOURCE-008: the user's rules come first, then those of the repository's root down to the workspace; only
 /// Markdown counts in a folder of rules; the same text is used once; a missing folder and an empty one say nothing; a rewritten
 /// file is read again.

@@ -1,7 +1,7 @@
 //! A command with an agent: the agent has the turn of the command, and no other.
 
 use tamtam::{
-    Runtime,
+    Message, Runtime, SendError,
     runtime::{Agent, AgentMode, Agents, BadCommand, Command, CommandError, Commanded, Commands, Does},
     session::{BranchError, NoPoint},
 };
@@ -36,6 +36,45 @@ async fn a_commands_agent_has_the_turn_of_the_command_alone() {
     let documents: Vec<_> = model.requests().iter().map(|request| request.system.contains("You document.")).collect();
     assert_eq!(documents, [false, true, false]);
     assert_eq!(session.state().await.unwrap().settings.agent, "build");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Seen with a client over HTTP: the agent of a message was a word on the message and nothing more. It has the turn of its message, also
+/// over a sleep of the session, and no other turn; one that there is not is refused, and the message is not taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_message_has_its_turn_alone() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new(["as build", "as docs", "as docs again", "as build again"].map(Reply::text)));
+    let mut docs = Agent::new("docs", "Writes documentation.");
+    (docs.prompt, docs.tools) = (Some("You document.".to_owned()), Some(Default::default()));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone());
+    let runtime = builder.agents(Agents::built_in().with(docs).unwrap()).start().await.unwrap();
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    let by = |agent: Option<&str>, id: &str| {
+        let mut message = Message::user("go").with_id(id.into());
+        message.agent = agent.map(str::to_owned);
+        message
+    };
+    let refused = session.send(by(Some("nobody"), "none"), Delivery::Queue).await.unwrap_err();
+    assert!(matches!(&refused, SendError::NoAgent { why } if why.contains("docs")), "{refused}");
+    for (agent, text) in [
+        (None, "as build"),
+        (Some("docs"), "as docs"),
+        (Some("docs"), "as docs again"),
+        (Some("build"), "as build again"),
+    ] {
+        let receipt = session.send(by(agent, text), Delivery::Queue).await.unwrap();
+        assert_eq!(soon(receipt.wait()).await.unwrap().text, text);
+        assert_eq!(session.state().await.unwrap().settings.agent, "build");
+        runtime.passivate(session.id()).await.unwrap();
+    }
+    // Sent again when its agent is gone, it has its receipt.
+    runtime.set_agents(Agents::built_in());
+    let again = session.send(by(Some("docs"), "as docs"), Delivery::Queue).await.unwrap();
+    assert!(again.known_before && again.wait().await.unwrap().text == "as docs");
+    let documents: Vec<_> = model.requests().iter().map(|request| request.system.contains("You document.")).collect();
+    assert_eq!(documents, [false, true, true, false]);
+    assert_eq!(session.messages().await.unwrap().iter().filter(|said| said.text() == "go").count(), 4);
     assert!(runtime.shutdown().await.is_empty());
 }
 

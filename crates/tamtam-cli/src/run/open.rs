@@ -380,7 +380,7 @@ pub(crate) fn builder(
         host.store(store).durability(durability).prices(prices).models(models, model).watch(Environment::watch());
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
-    let builder = builder.hold_back_appends(environment.held_back());
+    let builder = builder.hold_back_appends(environment.held_back()).faults(environment.faults());
     builder
 }
 

@@ -28,6 +28,15 @@ pub(crate) struct Place {
 /// The settings and rules of a project.
 pub(crate) const CONFIG: Place = Place { path: ".tamtam/config.toml", endings: &[] };
 
+/// The skills of a project. Those of the folders above a workspace are read too, where they are trusted.
+pub(crate) const SKILLS: [Place; 5] = [
+    Place { path: ".tamtam/skills", endings: &["/SKILL.md", "/skill.md"] },
+    Place { path: ".agents/skills", endings: &["/SKILL.md", "/skill.md"] },
+    Place { path: ".claude/skills", endings: &["/SKILL.md", "/skill.md"] },
+    Place { path: ".opencode/skill", endings: &["/SKILL.md", "/skill.md"] },
+    Place { path: ".opencode/skills", endings: &["/SKILL.md", "/skill.md"] },
+];
+
 /// The agents and commands of a project, in all forms that are read.
 pub(crate) const TEAM: [Place; 12] = [
     Place { path: ".tamtam/agents", endings: &[".md", ".toml", ".json"] },
@@ -45,7 +54,8 @@ pub(crate) const TEAM: [Place; 12] = [
 ];
 
 /// The files with instructions for every agent.
-const RULES: [Place; 4] = [
+const RULES: [Place; 5] = [
+    Place { path: "AGENTS.override.md", endings: &[] },
     Place { path: "AGENTS.md", endings: &[] },
     Place { path: "CLAUDE.md", endings: &[] },
     Place { path: ".cursorrules", endings: &[] },
@@ -54,7 +64,7 @@ const RULES: [Place; 4] = [
 
 /// All places: `tamtam trust` covers them together. A new kind of file is a line here or above, and is read through `Trust::look`.
 pub(super) fn all() -> Vec<Place> {
-    [&[CONFIG][..], &RULES, &TEAM].concat()
+    [&[CONFIG][..], &RULES, &TEAM, &SKILLS].concat()
 }
 
 /// Texts or hashes of files, by their names from the workspace on.
