@@ -299,7 +299,8 @@ fn data(value: &impl Serialize) -> Frame {
 }
 
 pub(crate) fn named(name: &'static str, data: &impl Serialize) -> Frame {
-    self::data(data).event(name)
+    // The name first: a reader that goes line by line knows what the data is.
+    Frame::default().event(name).data(json!(data).to_string())
 }
 
 pub(crate) fn draining() -> Frame {
