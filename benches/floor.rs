@@ -9,7 +9,7 @@
 //! supervision, the tape on the disk, a listener for each session. `--short` runs each once and small: its figures say nothing.
 //!
 //! Rejected: floor and runtime in one process, since then neither's memory can be told from the other's.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

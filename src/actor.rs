@@ -31,6 +31,7 @@ pub(crate) mod slots;
 pub(crate) mod tape_store;
 pub(crate) mod tapes;
 pub(crate) mod timekeeper;
+pub(crate) mod toolset;
 pub(crate) mod undone;
 mod worker;
 pub(crate) mod worker_context;

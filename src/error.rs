@@ -102,7 +102,7 @@ impl From<OpenError> for SendError {
     }
 }
 
-/// Why a runtime did not start.
+/// Why a runtime did not start, or did not take a set of tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

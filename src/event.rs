@@ -11,6 +11,7 @@
 mod branch;
 mod kind;
 mod of_entry;
+mod past;
 mod ring;
 pub(crate) mod shown;
 mod size;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use branch::BranchEvent;
 pub use kind::EventKind;
 pub(crate) use of_entry::events_of;
+pub(crate) use past::{Past, PastPage};
 pub(crate) use ring::Ring;
 pub use ring::{EventStream, Next};
 pub use turns::{TurnEvent, TurnId, Turns};

@@ -150,6 +150,14 @@ impl Ruleset {
         self.rules.append(&mut more.rules);
     }
 
+    /// These rules as those of the host, with a name.
+    pub(crate) fn of_host(mut self) -> Ruleset {
+        if self.name.is_empty() {
+            "host".clone_into(&mut self.name);
+        }
+        self
+    }
+
     /// A ruleset whose last matching rule wins.
     ///
     /// ```

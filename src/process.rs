@@ -2,7 +2,8 @@
 //!
 //! Every process of a call carries the call's [`Tag`] in its environment. A child process inherits the tag, also through `setsid`,
 //! a double fork or `nohup`; if the tool sets the tag's file size limit too (`bash` does), also with an empty environment.
-//! [`Process`] runs one program in a new session (without `setsid`: a process group), without stdin, and passes on its output.
+//! [`Process`] runs one program in a new session (without `setsid`: a process group) and passes on its output; it has no stdin, if
+//! its spec asks for none.
 //!
 //! | when | what ends the processes | what it finds |
 //! |---|---|---|
@@ -34,13 +35,14 @@ mod watcher;
 #[cfg(test)]
 mod tests;
 
-pub use environment::{is_private, scrub};
+pub use environment::scrub;
 pub(crate) use ledger::sweep_dead;
 pub use output::Stream;
 pub(crate) use output::{Output, Rolling};
 pub use processes::Processes;
-pub use run::{Folder, Process, ProcessEvent, Spec, Streams};
+pub use run::{Folder, Input, Process, ProcessEvent, Spec, Streams};
 pub use sandbox::{Confinement, SandboxLevel};
-pub use sweep::{SWEEP_MAX, Swept, Whose, sweep};
-pub use tag::{CALL_VARIABLE, Owner, Tag};
+pub use sweep::{Swept, Whose, sweep};
+pub(crate) use tag::CALL_VARIABLE;
+pub use tag::{Owner, Tag};
 pub use watcher::{WatchBy, watch};

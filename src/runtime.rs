@@ -116,6 +116,8 @@ pub(crate) struct Inner {
     root: SupervisorHandle,
     /// The supervisor of the sessions' actors.
     sessions: SupervisorHandle,
+    /// The supervisor of what tools share.
+    tools: SupervisorHandle,
     /// The supervisor of the host's own children.
     host_children: SupervisorHandle,
     /// Settings of new sessions, where their options are silent.
@@ -154,7 +156,8 @@ impl Runtime {
     /// name is too long, or the parameters are too deep; [`OpenError::Drained`] if sessions with these labels are drained; [`OpenError::Closed`] if the runtime drains or ends.
     pub async fn create(&self, mut options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
-        known_tools(&self.inner.shared.toolbox, &options)?;
+        let tools = self.inner.shared.tools.now();
+        known_tools(&tools.toolbox, &options)?;
         options.bound()?;
         let workspace = canonical(&options.workspace).await?;
         let said = self
@@ -165,6 +168,8 @@ impl Runtime {
         let id = options.id.clone().unwrap_or_else(SessionId::new);
         let options = options.id(id.clone());
         let mut settings = self.inner.settings.of(options, &workspace, said.as_deref());
+        settings.host = self.inner.shared.host_rules().as_deref().cloned();
+        settings.sandbox.clone_from(&tools.sandbox);
         bounds::settings(&mut settings)?;
         if self.inner.shared.slots.is_drained(&settings.labels) {
             return Err(OpenError::Drained);

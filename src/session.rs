@@ -22,6 +22,7 @@ mod grants;
 mod inputs;
 mod inside;
 mod messages;
+mod past;
 mod plan_check;
 pub(crate) mod receipt;
 mod room;

@@ -168,7 +168,7 @@ impl Setup {
     }
 
     /// The same setup with this environment for commands; their other options stay as they are.
-    /// [Private](crate::process::is_private) variables are left out.
+    /// Private variables (keys and what is shaped like one) are left out.
     #[must_use]
     pub fn environment(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Setup {
         let options = BashOptions::new(environment);

@@ -25,6 +25,12 @@ if ! (cd "$page" && npm ci --no-audit --no-fund --loglevel=error); then
   exit 1
 fi
 
+# The MCP servers of others (npm, pinned by a lock file).
+if ! (cd crates/tamtam-mcp/tests/npm && npm ci --no-audit --no-fund --loglevel=error); then
+  echo "failed to install the MCP servers: node and npm are needed" >&2
+  exit 1
+fi
+
 # run NAME COMMAND…: runs one part, keeps its output, and goes on. A part that fails without a failed test of its own (it did not
 # build, it broke off) counts as one failure.
 run() {
@@ -53,8 +59,12 @@ cargo_test() {
 }
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
 run build cargo_test --no-run --lib --bins --tests --benches
+<<<<<<< HEAD
 # The core's tests leave their events for the part `wire`.
 TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server
+=======
+run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp
+>>>>>>> refs/heads/main
 run bdd cargo_test --test bdd
 run doc cargo_test --doc
 # The page: its values, and then the whole of it in a browser, over the program.

@@ -127,7 +127,7 @@ async fn is_blank(shared: &Arc<Shared>, id: &SessionId) -> bool {
 fn first(shared: &Shared, spawn: SpawnArgs, TaskOrder { settings, prompt, terms, .. }: &TaskOrder) -> First {
     let mut settings = settings.clone();
     let now = shared.clock.now();
-    settings.host = shared.rules.clone();
+    settings.host = shared.host_rules().as_deref().cloned();
     let spill = shared.store.spill_path(&spawn.child);
     settings.read_roots = spill.map(|folder| folder.display().to_string()).into_iter().collect();
     let mut state = State::new(spawn.child, settings, now);

@@ -23,11 +23,11 @@ use crate::{
         tape_store::{Orders, Sweeper},
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
+        toolset::HostTools,
     },
     agent::{Agents, Commands},
     error::OpenError,
     hook::Hooks,
-    kernel::tools_tokens,
     lock::Lock,
     model::Models,
     ops::remembered::Remembered,
@@ -35,7 +35,7 @@ use crate::{
     prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
     tape::{TapeError, TapeStoreExt as _},
-    tool::{Threads, Toolbox},
+    tool::Threads,
     words::clock::Clock,
     words::ids::SessionId,
     words::message::ModelRef,
@@ -46,12 +46,10 @@ pub(crate) struct Shared {
     pub(crate) store: Tapes,
     /// What was read of long tapes.
     pub(crate) remembered: Remembered,
-    pub(crate) toolbox: Toolbox,
+    /// The tools of the moment; a host may swap them.
+    pub(crate) tools: HostTools,
     /// The providers that tell new sessions of their surroundings.
     pub(crate) environment: Vec<Named>,
-    pub(crate) toolbox_hash: String,
-    /// The estimated size of all tool descriptions in a request, in tokens.
-    pub(crate) tools_tokens: u64,
     pub(crate) models: KnownModels,
     pub(crate) hooks: Hooks,
     /// The hooks again, in their role as observers of events.
@@ -63,8 +61,8 @@ pub(crate) struct Shared {
     pub(crate) limits: RuntimeLimits,
     /// Whether the tree shows the beginning of a call's arguments and the titles of its progress: words of a conversation.
     pub(crate) tree_shows_arguments: bool,
-    /// The permission rules of the embedding program, above those of every session.
-    pub(crate) rules: Option<Ruleset>,
+    /// The permission rules of the embedding program, above those of every session, as they are now; a host may swap them.
+    pub(crate) rules: Lock<Option<Arc<Ruleset>>>,
     /// The agents of the moment; a host may swap them.
     pub(crate) agents: Lock<Agents>,
     /// The commands of the moment, likewise.
@@ -109,20 +107,17 @@ impl Shared {
     /// Builds the context. Call it inside the tokio runtime that the tree will run on.
     pub(crate) fn new(
         store: Tapes,
-        toolbox: Toolbox,
+        tools: HostTools,
         models: Arc<dyn Models>,
         hooks: Hooks,
         registry: Registry,
         passivation: Passivation,
     ) -> Shared {
-        let (toolbox_hash, tools_tokens) = (toolbox.hash(), tools_tokens(&toolbox));
         Shared {
             store,
             remembered: Remembered::default(),
-            toolbox,
+            tools,
             environment: Vec::new(),
-            toolbox_hash,
-            tools_tokens,
             models: KnownModels::new(models),
             observers: Observers::new(&hooks),
             hooks,
@@ -131,7 +126,7 @@ impl Shared {
             globs: Globs::default(),
             limits: RuntimeLimits::default(),
             tree_shows_arguments: false,
-            rules: None,
+            rules: Lock::default(),
             agents: Lock::default(),
             commands: Lock::default(),
             #[cfg(all(unix, feature = "tools"))]
@@ -150,6 +145,11 @@ impl Shared {
             #[cfg(feature = "fault-injection")]
             hold_back_appends: None,
         }
+    }
+
+    /// The rules of the embedding program as they are now.
+    pub(crate) fn host_rules(&self) -> Option<Arc<Ruleset>> {
+        self.rules.lock().clone()
     }
 
     /// What the providers of the environment say to a new session; `None` where there is no provider.

@@ -28,7 +28,7 @@ use tokio_util::{
 
 use crate::{
     actor::{
-        call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, slot::Arrived,
+        call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, slot::Arrived, toolset::Toolset,
         worker_context::WorkerContext,
     },
     event::EventKind,
@@ -65,7 +65,7 @@ impl RequestWorker {
         post: WorkerContext,
         model: ModelRef,
         request: Request,
-        settings: Arc<Settings>,
+        (settings, tools): (Arc<Settings>, Arc<Toolset>),
         node: WorkerNode,
     ) -> Option<RequestWorker> {
         let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
@@ -79,8 +79,9 @@ impl RequestWorker {
                 post.slot.show_arriving(&arrived);
             }
             // All of it is caught: what a cut drops is the client's too, and may panic in its drop.
-            let made =
-                AssertUnwindSafe(answered(&post, &model, &request, &settings, &arrived, &cut)).catch_unwind().await;
+            let made = AssertUnwindSafe(answered(&post, &model, &request, (&settings, &tools), &arrived, &cut))
+                .catch_unwind()
+                .await;
             drop(node);
             let mut report = made.unwrap_or_else(|panic| {
                 let text = format!("the model client crashed: {}", words_of(panic));
@@ -119,7 +120,7 @@ async fn answered(
     post: &WorkerContext,
     model: &ModelRef,
     request: &Request,
-    settings: &Arc<Settings>,
+    (settings, tools): (&Arc<Settings>, &Toolset),
     arrived: &Lock<Arrived>,
     cut: &CancellationToken,
 ) -> Report {
@@ -143,8 +144,8 @@ async fn answered(
     };
     let calls: facts::Calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into())).collect();
     let asked = async {
-        let mut facts = facts::ask(&post.shared.toolbox, calls.clone()).await;
-        let with = (&post.shared.toolbox, &post.shared.globs);
+        let mut facts = facts::ask(&tools.toolbox, calls.clone()).await;
+        let with = (&tools.toolbox, &post.shared.globs);
         facts::foresee(with, &post.slot.id, settings, &calls, &mut facts).await;
         facts
     };

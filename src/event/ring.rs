@@ -28,7 +28,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{event::Event, lock::Lock};
+use crate::{
+    event::{Event, Past, PastPage, past::Reading},
+    lock::Lock,
+    words::ids::Seq,
+};
 
 /// The most events that a ring holds.
 pub(crate) const RING_EVENTS_MAX: usize = 4_096;
@@ -152,12 +156,13 @@ impl Ring {
         self.listeners.fetch_add(1, Ordering::AcqRel);
         let next = buffer.first + buffer.events.len() as u64;
         drop(buffer);
-        let (replay, replayed) = (VecDeque::new(), crate::words::ids::Seq::ZERO);
         EventStream {
             ring: self.clone(),
             next,
-            replay,
-            replayed,
+            replay: VecDeque::new(),
+            replayed: Seq::ZERO,
+            past: None,
+            reading: None,
             news: None,
             is_missing: None,
             ended: false,
@@ -184,12 +189,15 @@ pub enum Next {
 
 /// The events of a session, as they happen: a [`Stream`], and [`EventStream::next`] for those who do without. Dropping it ends the
 /// listening, and nothing else.
-#[derive(Debug)]
 pub struct EventStream {
     ring: Arc<Ring>,
     next: u64,
+    /// Past events that were read from the tape, and the last entry that was.
     replay: VecDeque<Arc<Event>>,
-    replayed: crate::words::ids::Seq,
+    replayed: Seq,
+    /// The part of the past behind these.
+    past: Option<Past>,
+    reading: Option<Reading>,
     /// Resolves at the next push; created before the ring is read.
     news: Option<Pin<Box<OwnedNotified>>>,
     /// Looks up whether the session exists: if it does not, no event ever comes.
@@ -200,6 +208,15 @@ pub struct EventStream {
     follows: bool,
     /// Keeps the owner of the ring alive while the session sleeps and the stream listens.
     _keeps: Option<Arc<dyn std::any::Any + Send + Sync>>,
+}
+
+impl std::fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventStream")
+            .field("next", &self.next)
+            .field("replayed", &self.replayed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EventStream {
@@ -215,11 +232,26 @@ impl EventStream {
         self
     }
 
-    /// Puts past events, read from the tape, before the live ones. Live durable events that are among them are left out.
-    pub(crate) fn with_replay(mut self, events: Vec<Event>) -> EventStream {
-        self.replayed = events.last().map_or(crate::words::ids::Seq::ZERO, |event| event.id.seq);
-        self.replay = events.into_iter().map(Arc::new).collect();
+    /// Puts past events before the live ones, which the stream has from now on. Live durable events that are among them are left
+    /// out.
+    pub(crate) fn behind(mut self, first: PastPage) -> EventStream {
+        self.turn_to(first);
         self
+    }
+
+    fn turn_to(&mut self, PastPage { events, through, rest }: PastPage) {
+        (self.replay, self.replayed, self.past) = (events.into(), through, rest);
+    }
+
+    /// Begins to read the next page of the past, if there is one. What is live until then is on the tape and will be on the page, but
+    /// for what is provisional; so the stream lags behind no live event while its reader is in the past.
+    fn read_on(&mut self) {
+        let Some(past) = self.past.take() else { return };
+        let mut buffer = self.ring.buffer.lock();
+        buffer.leave(self.next);
+        self.next = buffer.first + buffer.events.len() as u64;
+        drop(buffer);
+        self.reading = Some(past());
     }
 
     /// From now on this listener does not count as one that could answer a question. If no other listener could, an ask is denied
@@ -270,6 +302,18 @@ impl Stream for EventStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Next>> {
         let this = &mut *self;
         loop {
+            if this.replay.is_empty() {
+                this.read_on();
+            }
+            if let Some(reading) = &mut this.reading {
+                let page = ready!(Pin::new(reading).poll(cx));
+                this.reading = None;
+                match page {
+                    Ok(Some(page)) => this.turn_to(page),
+                    Ok(None) | Err(_) => this.ended = true,
+                }
+                continue;
+            }
             if let Some(next) = this.try_next() {
                 return Poll::Ready(next);
             }
@@ -317,7 +361,7 @@ mod tests {
     fn event(seq: u64, bytes: usize) -> Arc<Event> {
         Arc::new(Event {
             v: EVENT_VERSION,
-            id: EventId { seq: crate::words::ids::Seq(seq), incarnation: 1, sub: 0 },
+            id: EventId { seq: Seq(seq), incarnation: 1, sub: 0 },
             session: "s".parse().unwrap(),
             time: crate::words::ids::Millis(0),
             cause: None,
@@ -339,7 +383,7 @@ mod tests {
         ring.push([event(5, 2 * RING_BYTES_MAX)]);
         assert_eq!(listens.next().await, Some(Next::Lagged(2)));
         let Some(Next::Event(held)) = listens.next().await else { panic!("the newest is held") };
-        assert_eq!(held.id.seq, crate::words::ids::Seq(5));
+        assert_eq!(held.id.seq, Seq(5));
         drop(listens);
         assert_eq!(ring.buffer.lock().bytes, 0);
     }

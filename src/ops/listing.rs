@@ -164,6 +164,34 @@ pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result
     Ok(SessionPage { sessions, next, behind, indexed: false, cost })
 }
 
+/// One session of a store of files, as a list shows it. Costs what this session costs: its row of the index, and what was appended
+/// to its tape since; or its tape, where the index cannot be used. Forks and children that the index has not read yet are not
+/// counted. Blocks on the disk.
+///
+/// # Errors
+/// [`TapeError::Missing`]; others as [`sessions`].
+pub(crate) fn one(store: &Store, session: &SessionId) -> Result<ListedSession, TapeError> {
+    #[cfg(feature = "sqlite")]
+    if let Some(listed) = rows::one(store, session)? {
+        return Ok(listed);
+    }
+    one_of(store, session)
+}
+
+/// As [`one`], of any engine: reads the tape.
+///
+/// # Errors
+/// [`TapeError::Missing`]; errors of the engine.
+pub(crate) fn one_of(store: &dyn TapeStore, session: &SessionId) -> Result<ListedSession, TapeError> {
+    let (statuses, summary) = (SessionStatuses::of_one(store, session)?, store.summary(session)?);
+    let mut listed = match read(store, &summary, &statuses) {
+        Err(TapeError::Damaged(_) | TapeError::Newer { .. }) => ListedSession::of(&summary, &statuses, None, None),
+        listed => listed?,
+    };
+    listed.beside_bytes = beside(store, session);
+    Ok(listed)
+}
+
 /// How long a complete list may bring the index up to date before it reads the tapes instead.
 const WHOLE_WAIT: Duration = Duration::from_secs(60);
 

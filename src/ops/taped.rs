@@ -34,6 +34,16 @@ pub(crate) fn state(session: &SessionId, lines: &[tape::TapeEntry]) -> Result<St
     State::fold(entries(session, lines)?).ok_or_else(|| OpenError::damaged(session, begins))
 }
 
+/// The state of a session as its tape has it, read from the newest anchor on. Blocks on the disk.
+pub(crate) fn newest(store: &dyn TapeStore, session: &SessionId) -> Result<State, OpenError> {
+    let last = store.summary(session)?.seq;
+    match store.read_to(session, last) {
+        // Whoever made it died before its first entry.
+        Err(TapeError::NoEntry { .. }) => Err(TapeError::Missing { session: session.clone() }.into()),
+        read => state(session, &read?.entries),
+    }
+}
+
 /// A session that is claimed for one entry. Dropping it releases the claim.
 pub(crate) struct Claimed {
     tape: Box<dyn TapeWriter>,

@@ -69,7 +69,7 @@ impl Chain {
 
     /// The same chain that also limits the tools: no descendant may have a tool that is not among these. `None` for all tools.
     #[must_use]
-    pub fn with_tools(mut self, tools: Option<BTreeSet<String>>) -> Chain {
+    pub(crate) fn with_tools(mut self, tools: Option<BTreeSet<String>>) -> Chain {
         self.tools = tools;
         self
     }

@@ -65,7 +65,7 @@ const STEERING_NAMES: &[&str] =
 /// Whether a variable is withheld from tools: it looks like a secret, belongs to a provider, controls what programs load or where
 /// they work, or its value is an address with a password in it.
 #[must_use]
-pub fn is_private(name: &OsStr, value: &OsStr) -> bool {
+fn is_private(name: &OsStr, value: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_uppercase();
     SECRET_WORDS.iter().any(|word| upper.contains(word))
         || PROVIDERS.iter().chain(STEERING).any(|start| upper.starts_with(start))

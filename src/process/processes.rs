@@ -85,7 +85,7 @@ impl Processes {
         Tag::new(self.inner.owner)
     }
 
-    /// Starts a program, with nothing to read on its standard input. Must be called within a tokio runtime.
+    /// Starts a program. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// What the system says; [`io::ErrorKind::NotConnected`] after [`Processes::close`]; what [`Spec::confinement`] asks for and

@@ -16,7 +16,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    process::{Child, ChildStderr, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
 };
 
 use crate::process::{
@@ -49,6 +49,8 @@ pub struct Spec {
     pub tag: Tag,
     /// How its output is taken in.
     pub streams: Streams,
+    /// What it reads on its standard input.
+    pub input: Input,
     /// What it may reach; `None`: all that the user may. The program is not started if this cannot be enforced.
     pub confinement: Option<Confinement>,
 }
@@ -57,8 +59,9 @@ impl Spec {
     /// A program without arguments and environment, in that folder, for the call of that tag. It is not confined.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, folder: Folder, tag: Tag) -> Spec {
-        let (arguments, environment, streams) = (Vec::new(), Vec::new(), Streams::default());
-        Spec { program: program.into(), arguments, environment, folder, tag, streams, confinement: None }
+        let (arguments, environment) = (Vec::new(), Vec::new());
+        let (streams, input) = (Streams::default(), Input::default());
+        Spec { program: program.into(), arguments, environment, folder, tag, streams, input, confinement: None }
     }
 
     crate::words::setters::setters! {
@@ -68,6 +71,8 @@ impl Spec {
         environment: Vec<(OsString, OsString)>;
         /// Sets how the [output](#structfield.streams) is taken in.
         streams: Streams;
+        /// Sets what it [reads](#structfield.input).
+        input: Input;
         /// Sets what it [may reach](#structfield.confinement).
         confinement: Confinement = Some(confinement);
     }
@@ -86,6 +91,17 @@ pub enum Streams {
     Together,
     /// Through a pipe each: separate, and in about the order of the writes.
     Apart,
+}
+
+/// What a program reads on its standard input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Input {
+    /// Nothing: its input has ended.
+    #[default]
+    Empty,
+    /// What is written to [`Process::take_input`].
+    Pipe,
 }
 
 /// The folder that a program starts in.
@@ -169,7 +185,10 @@ impl Process {
             .envs(spec.environment.iter().map(|(name, value)| (name, value)))
             .env(CALL_VARIABLE, spec.tag.variable(outer))
             .current_dir(spec.folder.to_start_in())
-            .stdin(Stdio::null());
+            .stdin(match spec.input {
+                Input::Empty => Stdio::null(),
+                Input::Pipe => Stdio::piped(),
+            });
         let both = match spec.streams {
             Streams::Apart => {
                 command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -230,6 +249,17 @@ impl Process {
                 (None, Stream::Stderr) => self.stderr = None,
             }
         }
+    }
+
+    /// The writing end of its standard input, once; `None` the second time, and for [`Input::Empty`]. A drop ends its input.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// The id of its first process, for people: once [`Process::status`] is known, another process may have the number.
+    #[must_use]
+    pub fn id(&self) -> Option<i32> {
+        self.leader.map(|leader| leader.as_raw_nonzero().get())
     }
 
     /// How it ended, once it has.

@@ -108,7 +108,7 @@ impl SandboxLevel {
 
     /// Whether signals to processes outside of the sandbox are refused too (Linux 6.12).
     #[must_use]
-    pub fn holds_signals(&self) -> bool {
+    pub(crate) fn holds_signals(&self) -> bool {
         self.holds() && self.landlock >= SIGNALS_SINCE
     }
 }

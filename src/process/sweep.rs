@@ -21,7 +21,7 @@ use crate::process::{
 };
 
 /// How long a sweep may take.
-pub const SWEEP_MAX: Duration = Duration::from_secs(1);
+const SWEEP_MAX: Duration = Duration::from_secs(1);
 
 /// How long killed processes are given to be gone before the next look.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -64,7 +64,7 @@ pub struct Swept {
     pub left: Vec<i32>,
 }
 
-/// Kills every process that carries the tag. Blocks, for [`SWEEP_MAX`] and a few looks at most.
+/// Kills every process that carries the tag. Blocks, for a second and a few looks at most.
 ///
 /// Does nothing on systems without `/proc`.
 #[must_use]

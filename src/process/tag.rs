@@ -14,7 +14,7 @@ use std::fmt;
 use uuid::Uuid;
 
 /// The variable that says which call a process belongs to. For nested calls it names all of them.
-pub const CALL_VARIABLE: &str = "TAMTAM_CALL";
+pub(crate) const CALL_VARIABLE: &str = "TAMTAM_CALL";
 
 const SEPARATOR: char = ':';
 const OWNER_BITS: u32 = 24;
@@ -58,7 +58,7 @@ impl Tag {
         Tag { owner, call: crate::words::ids::new_uuid() }
     }
 
-    /// The value of [`CALL_VARIABLE`] for this call, started by a process whose own value is `outer`.
+    /// The value of the variable with the tags, for this call, started by a process whose own value is `outer`.
     #[must_use]
     pub fn variable(&self, outer: Option<&str>) -> String {
         match outer {
@@ -71,7 +71,7 @@ impl Tag {
     ///
     /// `None` if this process already has a file size limit, because that limit must not be raised.
     #[must_use]
-    pub fn file_size_limit(&self) -> Option<u64> {
+    pub(crate) fn file_size_limit(&self) -> Option<u64> {
         let own = rustix::process::getrlimit(rustix::process::Resource::Fsize);
         own.current.is_none().then(|| self.limit())
     }

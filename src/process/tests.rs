@@ -34,6 +34,7 @@ fn spec(processes: &Processes, command: &str) -> Spec {
         folder: Folder { handle: OwnedFd::from(fs::File::open("/").unwrap()), path: "/".into() },
         tag,
         streams: Streams::Together,
+        input: Input::Empty,
         confinement: None,
     }
 }
@@ -245,4 +246,32 @@ async fn calls_that_share_a_limit_do_not_end_each_other() {
     assert!(alive(processes.owner()) >= 3);
     assert!(running.end().await.left.is_empty());
     assert_eq!(alive(processes.owner()), 0);
+}
+
+/// A program that is given a pipe reads what is written to it, and sees the end of its input when that is dropped.
+#[tokio::test]
+async fn a_program_reads_what_is_written_to_its_input() {
+    use tokio::io::AsyncWriteExt as _;
+    let processes = Processes::unwatched();
+    let with = |input| Spec { program: "/bin/cat".into(), arguments: Vec::new(), input, ..spec(&processes, "") };
+    for (input, said) in [(Input::Pipe, b"hello".as_slice()), (Input::Empty, b"")] {
+        let mut process = processes.start(with(input)).await.unwrap();
+        let mut pipe = process.take_input();
+        assert_eq!((pipe.is_some(), process.id().is_some()), (input == Input::Pipe, true));
+        assert!(process.take_input().is_none(), "there is one");
+        if let Some(pipe) = &mut pipe {
+            pipe.write_all(b"hello").await.unwrap();
+        }
+        drop(pipe);
+        let mut read = Vec::new();
+        loop {
+            match process.next().await {
+                ProcessEvent::Output(_, bytes) => read.extend(bytes),
+                ProcessEvent::Ended(status) => assert!(status.success()),
+                ProcessEvent::Closed => break,
+            }
+        }
+        assert_eq!(read, said);
+    }
+    assert_eq!(processes.close().await, Swept::default());
 }

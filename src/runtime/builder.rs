@@ -185,15 +185,12 @@ impl Builder {
     ///
     /// Rules of a second call come after those of the first, under the name and the order of the first.
     #[must_use]
-    pub fn rules(mut self, mut rules: Ruleset) -> Builder {
+    pub fn rules(mut self, rules: Ruleset) -> Builder {
         if let Some(have) = &mut self.host_rules {
             have.append(rules);
             return self;
         }
-        if rules.name.is_empty() {
-            "host".clone_into(&mut rules.name);
-        }
-        self.host_rules = Some(rules);
+        self.host_rules = Some(rules.of_host());
         self
     }
 

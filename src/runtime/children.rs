@@ -155,7 +155,8 @@ impl Session {
         link: Link,
     ) -> Result<Child, SpawnError> {
         options.bound()?;
-        known_tools(&self.shared.toolbox, &options)?;
+        let tools = self.shared.tools.now();
+        known_tools(&tools.toolbox, &options)?;
         let state = self.state().await?;
         let parent = state.settings.clone();
         let workspace = canonical(&options.workspace).await?;
@@ -178,7 +179,7 @@ impl Session {
             true => None,
             false => self.shared.surroundings(&workspace, options.model.as_ref().unwrap_or(&parent.model)).await,
         };
-        let settings = of_child(&parent, options.id(child.clone()), workspace, &self.shared.toolbox, said.as_deref());
+        let settings = of_child(&parent, options.id(child.clone()), workspace, &tools.toolbox, said.as_deref());
         self.give(child, TaskOrder::new(settings, prompt), link).await
     }
 

@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+#[cfg(all(unix, feature = "tools"))]
+use crate::process::Processes;
 use crate::{
     error::StartError,
     runtime::Runtime,
@@ -31,7 +33,32 @@ pub(super) fn supervisor(children: Vec<ChildSpec>) -> Result<(ChildSpec, Supervi
     ChildSpec::supervisor(spec).map_err(|bad| StartError::from(crate::supervisor::TreeError::from(bad)))
 }
 
+/// The supervisor of what the calls of all sessions share, such as the servers that tools speak to.
+pub(super) fn shared_by_tools() -> SupervisorSpec {
+    SupervisorSpec::dynamic("tools")
+        .intensity(RESTARTS)
+        .backoff(Backoff::default())
+        .on_exhausted(OnExhausted::Park)
+        .park_for(PARK_FOR)
+}
+
 impl Runtime {
+    /// The supervisor of what the calls of all sessions share, such as a client of a server: empty until the host puts children
+    /// there. They are restarted and parked as those of [`Runtime::host`] are. Unlike those, they end after the sessions, so a call
+    /// may use them to its end.
+    #[must_use]
+    pub fn tool_servers(&self) -> SupervisorHandle {
+        self.inner.tools.clone()
+    }
+
+    /// The OS processes of this runtime, for a child that starts one: no process outlives the runtime, and none outlives a host
+    /// that is killed, if it has a watcher. Each process gets a tag of its own ([`Processes::tag`]).
+    #[cfg(all(unix, feature = "tools"))]
+    #[must_use]
+    pub fn processes(&self) -> Processes {
+        self.inner.shared.processes.clone()
+    }
+
     /// The supervisor of the host's own children, to start, stop and look at them while the runtime runs.
     /// Each child is independent: it is restarted after 200 ms to 30 s, parked when it crashed more than five times in a minute
     /// (its spec may say otherwise), and started again five minutes later. Children that depend on each other, or need an order,

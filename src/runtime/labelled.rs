@@ -71,6 +71,10 @@ pub struct LabelledAsk {
     pub labels: Labels,
     /// The ticket of the question.
     pub ask: Seq,
+    /// What an answer names that is for this and nothing else ([`Session::answer_shown`](crate::Session::answer_shown)); `None` for
+    /// [`Open::BudgetAsk`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// The question: [`Open::Ask`], [`Open::BudgetAsk`], or [`Open::TaskAsk`] of a child that has not the labels itself.
     pub open: Arc<Open>,
 }
@@ -185,7 +189,8 @@ impl Labelled {
         for state in &states {
             for (ask, open) in state.open.iter().filter(|(_, open)| is_shown(open)) {
                 let (session, labels) = (state.session.clone(), state.settings.labels.clone());
-                asks.push(LabelledAsk { session, labels, ask: *ask, open: Arc::new(open.clone()) });
+                let digest = state.digest_of(*ask);
+                asks.push(LabelledAsk { session, labels, ask: *ask, digest, open: Arc::new(open.clone()) });
             }
         }
         LabelledAsks { asks, unknown }

@@ -20,16 +20,12 @@ use crate::{
     words::ids::SessionId,
     words::labels::Labels,
     words::message::ModelRef,
-    words::sandbox::SandboxTerms,
     words::setters::setters,
 };
 
 /// The runtime's settings of sessions whose options are silent.
 pub(super) struct Defaults {
     pub(super) model: ModelRef,
-    pub(super) host_rules: Option<Ruleset>,
-    /// What the commands of the toolbox are confined to.
-    pub(super) sandbox: Option<Arc<SandboxTerms>>,
     pub(super) task_limits: Option<(u32, usize)>,
 }
 
@@ -39,8 +35,6 @@ impl Defaults {
         let mut settings = Settings::new(workspace, self.model.clone());
         default_prompt(&mut settings, options.date.as_deref(), said);
         settings.rules = vec![Profile::default().ruleset()];
-        settings.host.clone_from(&self.host_rules);
-        settings.sandbox.clone_from(&self.sandbox);
         if let Some((depth, width)) = self.task_limits {
             (settings.task_depth_max, settings.task_width_max) = (depth, width);
         }

@@ -8,8 +8,9 @@
 //! call comes while the runtime drains or ends.
 
 use crate::{
-    actor::slot::Phase,
+    actor::{shared::Shared, slot::Phase},
     error::OpenError,
+    ops::{ListedSession, listing},
     runtime::{Runtime, options::SessionOptions},
     session::Session,
     tape::{TapeError, TapeStore, TapeStoreExt as _},
@@ -28,6 +29,48 @@ impl Runtime {
     pub async fn exists(&self, id: &SessionId) -> Result<bool, OpenError> {
         let id = id.clone();
         self.inner.shared.blocking(move |shared| Ok(is_there(&*shared.store, &id)?)).await
+    }
+
+    /// What a list shows of one conversation; `None` where [`Runtime::exists`] says that there is none. Wakes nothing, and costs what
+    /// this session costs, however many there are: its row of the index and what was appended since, or its tape where there is no
+    /// index. [`Session::peek`] has its state.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let runtime = Runtime::builder().store(folder.path()).model(Arc::new(Scripted::new([]))).start().await?;
+    /// let options = SessionOptions::new(folder.path()).title("Order 7");
+    /// let session = runtime.create(options).await?;
+    /// let found = runtime.find(session.id()).await?;
+    /// assert_eq!(found.unwrap().title.as_deref(), Some("Order 7"));
+    /// assert_eq!(runtime.find(&"another".parse()?).await?, None);
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// If the store or its index cannot be read.
+    pub async fn find(&self, id: &SessionId) -> Result<Option<ListedSession>, OpenError> {
+        let id = id.clone();
+        let find = move |shared: &Shared| {
+            if !is_there(&*shared.store, &id)? {
+                return Ok(None);
+            }
+            let found = match shared.store.files() {
+                Some(files) => listing::one(files, &id),
+                None => listing::one_of(&*shared.store, &id),
+            };
+            match found {
+                // Deleted in between.
+                Err(TapeError::Missing { .. }) => Ok(None),
+                found => Ok(Some(found?)),
+            }
+        };
+        self.inner.shared.blocking(find).await
     }
 
     /// Opens the conversation whose id the options carry, and makes it if there is none; returns when the session is awake.

@@ -23,6 +23,8 @@ pub(super) struct Tree {
     pub(super) root: SupervisorSpec,
     pub(super) sessions: SupervisorHandle,
     pub(super) compactions: SupervisorHandle,
+    /// The supervisor of what tools share.
+    pub(super) tools: SupervisorHandle,
     /// The supervisor of the host's own children.
     pub(super) host_children: SupervisorHandle,
 }
@@ -37,9 +39,9 @@ pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tre
         .park_for(Duration::from_secs(30))
         .child(tape_store(shared));
     let (tapes, _) = supervisor(tapes)?;
-    // Places for what all sessions will share: a governor per provider, a client per MCP server.
+    // A place for what all sessions will share: a governor per provider.
     let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
-    let (tools, _) = supervisor(SupervisorSpec::new("tools", Strategy::OneForOne))?;
+    let (tools_child, tools) = supervisor(super::host::shared_by_tools())?;
     // At most 2 restarts in 60 s; the third crash parks that one session only.
     let sessions = SupervisorSpec::dynamic("sessions")
         .intensity(Intensity::new(2, Duration::from_secs(60)))
@@ -61,13 +63,13 @@ pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tre
         .intensity(Intensity::new(3, Duration::from_secs(30)))
         .child(tapes)
         .child(models)
-        .child(tools)
+        .child(tools_child)
         .child(compactions_child)
         .child(sessions_child)
         .child(timekeeper.labelled("timekeeper"))
         // The host's children come last, so they stop first: they may use sessions to their end.
         .child(host_branch);
-    Ok(Tree { root, sessions, compactions, host_children })
+    Ok(Tree { root, sessions, compactions, tools, host_children })
 }
 
 /// Closes the runtime when its tree has ended for any reason, so that handles answer `Closed` instead of letting their senders

@@ -42,7 +42,7 @@ impl Session {
     /// # Errors
     /// See [`RestoreError`].
     pub async fn restore(&self, since: Seq, how: Restore) -> Result<Restored, RestoreError> {
-        let files = self.shared.toolbox.files().ok_or(RestoreError::NoFiles)?;
+        let files = self.shared.tools.now().toolbox.files().ok_or(RestoreError::NoFiles)?;
         if let Some(turn) = self.state().await?.turn {
             return Err(RestoreError::Busy { turn: turn.id });
         }

@@ -329,7 +329,7 @@ fn work_out(shared: &Shared, here: &State, fork: &SessionId) -> Result<Planned, 
 /// Copies the kept file contents of the fork's tape to the parent's, before the fork is deleted.
 #[cfg(all(unix, feature = "tools"))]
 fn hand_over(shared: &Shared, fork: &SessionId, parent: &SessionId, files: &[crate::tool::FileChange]) {
-    let tools = shared.toolbox.files().unwrap_or_default();
+    let tools = shared.tools.now().toolbox.files().unwrap_or_default();
     crate::ops::restore::hand_over(&*shared.store, &tools, fork, parent, files);
 }
 

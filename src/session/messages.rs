@@ -1,5 +1,5 @@
-//! Reads a conversation from its tape: its entries, its messages oldest or newest first, the events behind an entry, and the cost of
-//! its model requests.
+//! Reads a conversation without its actor: its state, its entries, its messages oldest or newest first, the events behind an entry, and
+//! the cost of its model requests.
 //!
 //! The tape is read on a thread and never by the session's actor: a sleeping session stays asleep, and a working one is not held up.
 //! All entries and all messages read the whole tape; a page reads from the newest anchor back until it is full, events from the
@@ -9,7 +9,7 @@
 //! [`MessageCursor`] (the place where a page ends) stays valid while messages are added and taken back, because a host asks for the
 //! next page with it.
 
-use std::{collections::BTreeMap, vec::IntoIter};
+use std::{collections::BTreeMap, sync::Arc, vec::IntoIter};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,11 +17,11 @@ use serde_json::value::RawValue;
 use crate::{
     actor::bring_up::why_not_there,
     error::OpenError,
-    event::{Event, EventStream, events_of},
-    kernel::{Bill, Entry, Transcript},
+    event::EventStream,
+    kernel::{Bill, Entry, State, Transcript},
     ops::taped,
-    session::Session,
-    tape::{self, TapeError, TapeStore, TapeStoreExt as _},
+    session::{Session, past::PastReading},
+    tape::{self, TapeStore, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
     words::message::Message,
 };
@@ -97,8 +97,10 @@ impl Session {
         }
     }
 
-    /// The durable events after that entry, then all events as they come. No event is missing between the two; a reader that is too
-    /// slow afterwards gets [`Next::Lagged`](crate::session::Next::Lagged).
+    /// The durable events after that entry, then all events as they come. No durable event is missing between the two; a reader that is
+    /// too slow afterwards gets [`Next::Lagged`](crate::session::Next::Lagged). The tape is read a page at a time, as the reader comes
+    /// to it, so a long one costs no memory. Pieces of text that come while the past is read are not shown. If the tape cannot be
+    /// read on, the stream ends; the events so far are whole, and the same call after the last of them goes on.
     ///
     /// # Errors
     /// If the tape cannot be read.
@@ -106,11 +108,50 @@ impl Session {
         // Listen first, so that nothing is missed while the tape is read.
         let live = self.slot.listen();
         let id = self.slot.id.clone();
-        let read = self.shared.blocking(move |shared| events_behind(&*shared.store, &id, after)).await;
-        match read {
+        let shared = self.shared.clone();
+        let read = self.shared.blocking(move |_| {
+            let reading = PastReading::behind(&*shared.store, &id, after)?;
+            reading.map(|reading| reading.page(&shared)).transpose()
+        });
+        match read.await {
             Err(error) => Err(why_not_there(&self.shared, &self.slot, error).await),
-            Ok(events) => Ok(live.with_replay(events)),
+            Ok(Some(first)) => Ok(live.behind(first)),
+            Ok(None) => Ok(live),
         }
+    }
+
+    /// The state as it is on the tape, without waking the session: what is published while it is awake, in this runtime; else what its
+    /// tape says, which costs a reading from its newest anchor on. It may be an entry behind what another process is writing.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tamtam::{Runtime, SessionOptions, model::Scripted};
+    ///
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// let runtime = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start().await?;
+    /// let session = runtime.create(SessionOptions::new(".").title("Order 7")).await?;
+    /// runtime.passivate(session.id()).await?;
+    /// assert_eq!(session.peek().await?.settings.title.as_deref(), Some("Order 7"));
+    /// assert!(!session.is_awake());
+    /// runtime.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not awake, and the store has no such session or its tape cannot be read.
+    pub async fn peek(&self) -> Result<State, OpenError> {
+        if let Some(state) = self.slot.shown() {
+            return Ok(Arc::unwrap_or_clone(state));
+        }
+        let id = self.slot.id.clone();
+        self.shared.blocking(move |shared| taped::newest(&*shared.store, &id)).await
+    }
+
+    /// Whether the session is awake in this runtime, and shows its state. Asks nobody.
+    #[must_use]
+    pub fn is_awake(&self) -> bool {
+        self.slot.is_shown()
     }
 
     /// The newest messages before a place, or before the end: newest first, at most `limit` of them (1 to [`MESSAGES_MAX`]). Each
@@ -167,23 +208,6 @@ impl MessageStream {
         }
         Ok(self.read.as_mut().and_then(DoubleEndedIterator::next_back))
     }
-}
-
-/// The durable events of the entries after one of them: from the newest anchor before it on, as the state there must be known. Blocks
-/// on the disk.
-fn events_behind(store: &dyn TapeStore, session: &SessionId, after: Seq) -> Result<Vec<Event>, OpenError> {
-    // The first entry of a tape has no event: it is the state that others are applied to.
-    let after = after.max(Seq(1));
-    let before = match store.read_to(session, after) {
-        Err(TapeError::NoEntry { .. }) => return Ok(Vec::new()),
-        before => before?.entries,
-    };
-    let (mut state, mut events) = (taped::state(session, &before)?, Vec::new());
-    for entry in &taped::entries(session, &store.read(session, after)?)? {
-        events.extend(events_of(&state, entry));
-        state.apply(entry);
-    }
-    Ok(events)
 }
 
 /// Reads a page from the end of a tape: from the newest anchor on, then from older ones, until it is full and a message is left for

@@ -150,6 +150,23 @@ impl Toolbox {
         self.with_all([Arc::new(tool) as Arc<dyn Tool>])
     }
 
+    /// The same set without the tools whose names are picked.
+    ///
+    /// ```
+    /// use tamtam::tool::{self, NoArguments, Toolbox};
+    ///
+    /// let tool = |name: &str| tool::typed(name, "Says hello.", |_: NoArguments, _| async { "Hello." });
+    /// let toolbox = Toolbox::default().with(tool("greet")).with(tool("mcp_mail_send"));
+    /// assert_eq!(toolbox.without(|name| name.starts_with("mcp_mail_")).names().collect::<Vec<_>>(), ["greet"]);
+    /// ```
+    #[must_use]
+    pub fn without(&self, is_out: impl Fn(&str) -> bool) -> Toolbox {
+        let left = self.tools.iter().filter(|(name, _)| !is_out(name));
+        let tools = Arc::new(left.map(|(name, known)| (name.clone(), known.clone())).collect());
+        let twice = self.twice.clone().filter(|name| !is_out(name));
+        Toolbox { tools, said: OnceLock::new(), twice }
+    }
+
     /// The same set with more tools.
     pub(crate) fn with_all(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
         let mut all = self.clone();

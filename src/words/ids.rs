@@ -201,7 +201,7 @@ impl MessageId {
     /// assert!(!MessageId::from("task-7a").is_reserved());
     /// ```
     #[must_use]
-    pub fn is_reserved(&self) -> bool {
+    pub(crate) fn is_reserved(&self) -> bool {
         self.is_of_task() || self.is_of_branch()
     }
 

@@ -52,6 +52,24 @@ async fn a_hosts_children_stand_in_the_tree_and_end_with_the_runtime() {
     assert_eq!(ended, ["-added", "-built in"]);
 }
 
+/// What tools share ends after the host's own children, and so after the sessions: their calls may use it to the end.
+#[tokio::test]
+async fn what_tools_share_ends_after_the_hosts_own() {
+    let folder = taped::folder();
+    let diary = Arc::default();
+    let runtime = runtime(folder.path(), vec![]).await;
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    runtime.host().start_child(diarist("of the host", &diary)).await.unwrap();
+    runtime.tool_servers().start_child(diarist("shared", &diary)).await.unwrap();
+    assert_eq!(runtime.tree().find("shared").unwrap().path, "runtime/tools/shared");
+    assert!(runtime.tree().find(session.id().as_str()).is_some(), "the session is awake");
+    while diary.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(runtime.shutdown().await.is_empty());
+    assert_eq!(diary.lock().unwrap().split_off(2), ["-of the host", "-shared"], "the sessions stop in between");
+}
+
 /// Twenty crashes as fast as may be: without a wall between them the root would have given up, and the session with it.
 #[tokio::test]
 async fn a_hosts_child_that_crashes_for_ever_is_parked_and_reaches_no_session() {

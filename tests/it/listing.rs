@@ -333,6 +333,33 @@ async fn a_walk_that_began_while_the_index_was_behind_ends_with_every_session() 
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// Seen with a service under load: a session that was just made was missing from a list that said that none is. Another list had taken
+/// the note of it, and had not read it yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_beside_others_has_every_session_that_was_made_before_it() {
+    let folder = taped::folder();
+    let runtime = runtime(folder.path(), model(), None).await;
+    page(&runtime, |_| {}).await;
+    let makers = (0..8).map(|maker| {
+        let (runtime, folder) = (runtime.clone(), folder.path().to_owned());
+        tokio::spawn(async move {
+            for n in 0..25 {
+                let id = format!("m{maker}-{n}");
+                runtime.create(named(&folder, &id)).await.unwrap();
+                let mut query = query();
+                query.text.clone_from(&id);
+                let listed = runtime.sessions(query).await.unwrap();
+                let is_complete = listed.next.is_none() && listed.behind == Behind::No;
+                assert!(!is_complete || ids(&listed).contains(&&*id), "{id}: {listed:?}");
+            }
+        })
+    });
+    for maker in makers.collect::<Vec<_>>() {
+        maker.await.unwrap();
+    }
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// Z-04: forks and children name those that they belong to, which count them; one that was deleted is shown where it is asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forks_and_children_name_their_parents_and_have_their_titles() {

@@ -50,6 +50,7 @@ mod overflow;
 mod pages;
 mod panic_abort;
 mod passive;
+mod peeked;
 #[cfg(all(feature = "http", feature = "tools"))]
 mod prefix;
 mod published;
@@ -71,6 +72,7 @@ mod soak;
 mod steered;
 mod storm;
 mod support;
+mod swapped;
 mod sweep;
 #[cfg(feature = "http")]
 mod switching;

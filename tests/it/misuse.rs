@@ -1,5 +1,8 @@
 //! A host's mistake is reported at once, in words, and costs nothing else.
 
+mod matrix;
+mod panics;
+
 use std::{
     sync::{
         Arc,

@@ -111,6 +111,11 @@ pub(super) enum Command {
     Models(ModelsArguments),
     /// List the agents: what each one is for, and the file that defines it
     Agents(AgentsArguments),
+    /// Use MCP servers: list, check and add them
+    Mcp {
+        #[command(subcommand)]
+        command: McpCommand,
+    },
     /// List or check skills: instructions that a model reads when it needs them
     Skill {
         #[command(subcommand)]
@@ -343,6 +348,9 @@ pub(super) struct RunArguments {
     /// Files and images to send with the prompt
     #[arg(long, value_name = "PATH", num_args = 1)]
     pub(super) file: Vec<PathBuf>,
+    /// Let other programs follow and steer this run while it goes on: on a socket, or on HOST:PORT of this machine
+    #[arg(long, value_name = "WHERE")]
+    pub(super) listen: Option<String>,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
 }
@@ -355,6 +363,9 @@ pub(super) struct ResumeArguments {
     /// Prompt to send when the unfinished work is done; - to read it from stdin
     #[arg(value_name = "PROMPT")]
     pub(super) prompt: Vec<String>,
+    /// Let other programs follow and steer this run while it goes on: on a socket, or on HOST:PORT of this machine
+    #[arg(long, value_name = "WHERE")]
+    pub(super) listen: Option<String>,
     #[command(flatten)]
     pub(super) turn: TurnArguments,
 }
@@ -420,6 +431,46 @@ pub(super) struct AgentsArguments {
     /// Print one agent per line, as JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum McpCommand {
+    /// List the MCP servers and the files that name them; starts none
+    List(McpArguments),
+    /// Start the MCP servers and list their tools; exits 1 if one does not start
+    Check(McpCheckArguments),
+    /// Add an MCP server to your own file
+    Add(McpAddArguments),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct McpArguments {
+    /// Folder whose MCP servers are used with your own [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
+    /// Print one server per line, as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct McpCheckArguments {
+    /// Only this server
+    pub(super) name: Option<String>,
+    #[command(flatten)]
+    pub(super) of: McpArguments,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct McpAddArguments {
+    /// Its name: letters, digits and -
+    pub(super) name: String,
+    /// A variable of its environment; may be given again. ${NAME} stands for a variable of yours
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(super) env: Vec<String>,
+    /// Its command and arguments, after --
+    #[arg(last = true, required = true)]
+    pub(super) command: Vec<String>,
 }
 
 #[derive(Args, Debug)]

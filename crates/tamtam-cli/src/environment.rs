@@ -52,6 +52,11 @@ impl Environment {
         self.variables.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 
+    /// All variables, for a program that says which it needs.
+    pub(super) fn all(&self) -> Vec<(String, String)> {
+        self.variables.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     #[cfg(test)]
     pub(super) fn of(variables: &[(&str, &str)]) -> Environment {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

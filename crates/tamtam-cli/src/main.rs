@@ -25,6 +25,7 @@ mod failure;
 mod grants;
 mod keys;
 mod local_server;
+mod mcp;
 mod models;
 mod named_file;
 mod network;
@@ -123,6 +124,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Agents(arguments) => team::agents(&arguments, environment),
+        Command::Mcp { command } => mcp::mcp(command, environment).await,
         Command::Skill { command } => skill::skill(command, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment).await,
         Command::Sessions(arguments) => sessions::sessions(&arguments, environment),

@@ -11,7 +11,7 @@ mod shown;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use self::client::{Client, Place};
+use self::client::Client;
 use super::{
     arguments::remote::{
         AnswerArguments, CrashesArguments, DrainArguments, HowDelivered, HowFar, HowGranted, HowSteered,
@@ -24,6 +24,7 @@ use super::{
 };
 
 pub(super) use attach::attach;
+pub(super) use client::Place;
 
 /// A lever of an actor.
 #[derive(Clone, Copy, Debug)]

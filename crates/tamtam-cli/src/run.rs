@@ -15,6 +15,7 @@
 //! not before it carries out an abort. The task that hears signals waits for neither, so that a reader that takes nothing cannot
 //! block a stop.
 
+mod door;
 mod listener;
 mod narrator;
 mod open;
@@ -44,6 +45,7 @@ use super::{
     print, stdin,
     terminal::Terminal,
 };
+use door::Door;
 use listener::Listener;
 use narrator::{Heard, Narrator};
 use open::{Opened, Said};
@@ -82,7 +84,8 @@ pub(super) async fn run(given: RunArguments, environment: &Environment) -> Resul
         Ok((open::for_run(&given, said, environment).await?, Prompt::Message(Box::new(prompt))))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
-    drive(opened, Some(prompt), json).await
+    let door = door(&opened, given.listen.as_deref(), environment, json).await?;
+    drive(opened, Some(prompt), json, door).await
 }
 
 /// Carries out `resume`: continues the unfinished work of a session to its end, and then says what is to be said.
@@ -101,7 +104,8 @@ pub(super) async fn resume(given: ResumeArguments, environment: &Environment) ->
         Ok((opened, (!given.prompt.is_empty()).then_some(prompt)))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
-    drive(opened, prompt, json).await
+    let door = door(&opened, given.listen.as_deref(), environment, json).await?;
+    drive(opened, prompt, json, door).await
 }
 
 /// Tells a program why the command did not begin. A person reads it on stderr.
@@ -119,7 +123,18 @@ enum Prompt {
     Command(String),
 }
 
-async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exit, Failure> {
+/// The door of `--listen`. A runtime whose door cannot be opened is shut down.
+async fn door(
+    opened: &Opened,
+    at: Option<&str>,
+    environment: &Environment,
+    json: bool,
+) -> Result<Option<Door>, Failure> {
+    let door = Door::open(&opened.runtime, at, environment).await;
+    open::or_shut_down(&opened.runtime, door).await.map_err(|failure| not_begun(failure, json))
+}
+
+async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool, door: Option<Door>) -> Result<Exit, Failure> {
     let Opened { runtime, session, mut events, hints, asked, opened, used, trust, not_read } = opened;
     let (id, has_prompt) = (session.id().clone(), prompt.is_some());
     let shown = open::or_shut_down(&runtime, screen(json).map_err(|error| failed_to_start(&error))).await;
@@ -129,6 +144,9 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
     not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
     if let Some(why) = &hints.found {
         view.note(format!("model {} ({why})", hints.model));
+    }
+    if let Some(door) = &door {
+        view.note(format!("listening on {}", door.at));
     }
     let left_out = match &prompt {
         Some(Prompt::Message(prompt)) => left_out(prompt, &hints),
@@ -155,6 +173,9 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool) -> Result<Exi
             (failure.exit, result, failure.message)
         }
     };
+    if let Some(door) = door {
+        door.close().await;
+    }
     // Shut down before waiting for the reader: the session must not run on while nobody reads.
     match tokio::time::timeout(LEAVE_LIMIT, runtime.shutdown()).await {
         Ok(leftover) if leftover.is_empty() => {}

@@ -20,6 +20,7 @@ use super::{
     environment::Environment,
     failed_to_start,
     failure::{Exit, Failure},
+    mcp::Configured,
     models, note, print, prompt,
     rules::{self, Audience},
     run::{TASKS_QUEUED, builder},
@@ -52,7 +53,17 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
     let host = team.host(sandbox, rules::host(&config), environment);
     let model = choice.model.to_string();
     let options = options(&given, model, workspace, environment);
+    // The user's own only: a client chooses the folder of its session, and the servers of one folder are not for another.
+    let servers = Configured::of_user(environment);
+    servers.not_used.iter().for_each(|why| note(why));
     let runtime = builder(store, choice, &turn, host, environment).start().await?;
+    match servers.offer(&runtime).await {
+        Ok(notes) => notes.iter().for_each(|why| note(why)),
+        Err(error) => {
+            drop(runtime.shutdown().await);
+            return Err(error);
+        }
+    }
     let server = Server::new(runtime.clone()).with(options);
     let bound = match (given.addr, socket(&given, environment)) {
         (Some(address), _) => Bound::tcp(address, &server).await,

@@ -10,6 +10,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request},
     http::{Uri, header, request::Parts},
 };
+<<<<<<< HEAD
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use tamtam::{
@@ -18,6 +19,10 @@ use tamtam::{
     runtime::Kind,
     session::Labels,
 };
+=======
+use serde::de::DeserializeOwned;
+use tamtam::{Runtime, Session, SessionId, session::Labels};
+>>>>>>> refs/heads/main
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
@@ -25,12 +30,6 @@ use crate::{
     problem::{Answered, Problem},
     tree::Feed,
 };
-
-/// How many pages of a list are read to find one session by its id.
-const PAGES_MAX: usize = 50;
-
-/// The largest page of a list.
-const PAGE_MAX: usize = 200;
 
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
@@ -69,37 +68,23 @@ impl App {
         *self.draining.borrow()
     }
 
-    /// The session as a list shows it; `None` if the store has none of that id. Wakes nothing.
-    pub(crate) async fn find(&self, id: &SessionId) -> Answered<Option<ListedSession>> {
-        let mut query = SessionQuery::default();
-        query.text = id.to_string();
-        query.limit = PAGE_MAX;
-        for _ in 0..PAGES_MAX {
-            let page = self.runtime.sessions(query.clone()).await?;
-            if let Some(found) = page.sessions.into_iter().find(|listed| listed.session == *id) {
-                return Ok(Some(found));
-            }
-            // A list that is not behind may miss a session, too, that is used while the list is read: it moves to the front.
-            if page.next.is_none() && !self.runtime.exists(id).await? {
-                return Ok(None);
-            }
-            query.after = page.next;
+    /// Refuses an agent that is not for this scope in the words for one that there is not.
+    pub(crate) fn shows_agent(&self, scope: &Scope, agent: Option<&str>) -> Answered<()> {
+        match agent.filter(|agent| !(self.options.shows_agent)(scope, agent)) {
+            Some(agent) => Err(Problem::invalid(format!("there is no agent {agent:?}"))),
+            None => Ok(()),
         }
-        Err(Problem::of(Kind::Retry, &"the list of sessions is behind"))
-    }
-
-    pub(crate) fn is_awake(&self, id: &SessionId) -> bool {
-        self.runtime.awake().contains(id)
     }
 
     /// The labels of a session; `None` if there is no such session.
     async fn labels(&self, id: &SessionId) -> Answered<Option<Labels>> {
-        if self.is_awake(id)
-            && let Ok(state) = self.runtime.session(id).state().await
+        let session = self.runtime.session(id);
+        if session.is_awake()
+            && let Ok(state) = session.peek().await
         {
             return Ok(Some(state.settings.labels.clone()));
         }
-        Ok(self.find(id).await?.map(|listed| listed.labels))
+        Ok(self.runtime.find(id).await?.map(|listed| listed.labels))
     }
 
     /// Whether a scope sees a session.
@@ -110,7 +95,7 @@ impl App {
 
     /// As [`App::sees`], for a session that is known to be awake.
     pub(crate) async fn sees_awake(&self, scope: &Scope, id: &SessionId) -> Answered<bool> {
-        match (scope, self.runtime.session(id).state().await) {
+        match (scope, self.runtime.session(id).peek().await) {
             (Scope::All, _) => Ok(true),
             (Scope::Labels(wanted), Ok(state)) => Ok(has(&state.settings.labels, wanted)),
             (_, Err(_)) => self.sees(scope, id).await,

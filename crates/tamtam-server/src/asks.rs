@@ -19,6 +19,7 @@ use crate::{
     wire::{AnswerJson, NewBudget},
 };
 
+<<<<<<< HEAD
 /// An open ask.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AskShown {
@@ -26,6 +27,25 @@ pub(crate) struct AskShown {
     ask: Seq,
     #[serde(flatten)]
     about: AskAbout,
+=======
+/// The open asks: those of calls, those that children have handed up, and that of the budget.
+pub(crate) async fn list(Seen(session): Seen) -> Answered<Json<Value>> {
+    let state = session.peek().await?;
+    let calls = state.asks().map(|(ask, open)| of_call(&state, ask, open));
+    let tasks = state.task_asks().map(|(ask, open)| {
+        let asked = &open.asked;
+        json!({
+            "ask": ask, "kind": "task", "name": asked.name, "input": asked.input, "access": asked.access,
+            "expires": asked.expires, "question": asked.question, "from": asked.from, "offers": offers(&asked.access),
+            "digest": asked.digest(),
+        })
+    });
+    let budget = state.budget_ask().map(
+        |(ask, open)| json!({ "ask": ask, "kind": "budget", "breach": open.breach.shown(), "expires": open.expires }),
+    );
+    let asks: Vec<Value> = calls.chain(tasks).chain(budget).collect();
+    Ok(Json(json!({ "asks": asks })))
+>>>>>>> refs/heads/main
 }
 
 /// What an ask is about.
@@ -106,6 +126,7 @@ async fn open(session: &Session) -> Answered<Vec<AskShown>> {
 
 fn of_call(state: &Conversation, open: &OpenAsk) -> AskAbout {
     let call = state.calls().find(|(ticket, _)| *ticket == open.call).map(|(_, call)| call);
+<<<<<<< HEAD
     AskAbout::Call {
         call: call.map(|call| call.id.clone()),
         name: call.map(|call| call.facts.tool.clone()),
@@ -125,6 +146,13 @@ pub(crate) async fn look(Seen(session): Seen, name: Named) -> Answered<Json<AskS
     let seq = name.seq()?;
     let ask = open(&session).await?.into_iter().find(|one| one.ask == seq);
     ask.map(Json).ok_or_else(|| Problem::not_found(format!("no ask {seq} is open")))
+=======
+    json!({
+        "ask": ask, "kind": "call", "call": call.map(|call| &call.id), "name": call.map(|call| &call.facts.tool),
+        "input": call.map(|call| &call.input), "access": open.access, "expires": open.expires,
+        "question": open.question, "offers": open.offers(), "digest": state.digest_of(ask),
+    })
+>>>>>>> refs/heads/main
 }
 
 pub(crate) async fn answer(
@@ -146,6 +174,7 @@ pub(crate) async fn answer(
     Ok(Done)
 }
 
+<<<<<<< HEAD
 /// The standing grants.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Grants {
@@ -180,6 +209,15 @@ pub(crate) async fn grants(Seen(session): Seen) -> Answered<Json<Grants>> {
         rules: grant.rules,
         who: grant.who,
         time: grant.time,
+=======
+pub(crate) async fn grants(Seen(session): Seen) -> Answered<Json<Value>> {
+    let state = session.peek().await?;
+    let grants = state.grants.iter().map(|grant| {
+        json!({
+            "id": grant.id, "scope": grant.scope, "turn": grant.turn, "rules": grant.rules, "who": grant.who,
+            "time": grant.time, "allows": grant.allows(),
+        })
+>>>>>>> refs/heads/main
     });
     Ok(Json(Grants { grants: grants.collect() }))
 }
@@ -194,6 +232,7 @@ pub(crate) async fn revoke_all(Seen(session): Seen) -> Answered<Done> {
     Ok(Done)
 }
 
+<<<<<<< HEAD
 /// The budget, what was used, and what is left.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct BudgetShown {
@@ -211,6 +250,10 @@ pub(crate) struct BudgetShown {
 
 pub(crate) async fn budget(Seen(session): Seen) -> Answered<Json<BudgetShown>> {
     let state = session.state().await?;
+=======
+pub(crate) async fn budget(Seen(session): Seen) -> Answered<Json<Value>> {
+    let state = session.peek().await?;
+>>>>>>> refs/heads/main
     let budget = &state.settings.budget;
     Ok(Json(BudgetShown {
         session: budget.session.shown(),

@@ -53,8 +53,14 @@ use tamtam::Runtime;
 
 pub use openapi::openapi;
 pub use options::{Denied, NewSession, RequestInfo, Scope, ServerOptions};
+<<<<<<< HEAD
 pub use serve::{Bound, ServeError, serve};
 pub use wire::{NewBudget, NewDelivery, NewLimits, NewMessage};
+=======
+pub use problem::Problem;
+pub use serve::{Bound, ServeError, serve, serve_beside};
+pub use wire::{NewBudget, NewLimits, NewMessage};
+>>>>>>> refs/heads/main
 
 use app::App;
 
@@ -62,6 +68,8 @@ use app::App;
 #[derive(Clone)]
 pub struct Server {
     app: App,
+    /// The host's own.
+    routes: Router,
 }
 
 impl std::fmt::Debug for Server {
@@ -74,13 +82,37 @@ impl Server {
     /// A server with the default options: it makes no sessions, and shows those that there are.
     #[must_use]
     pub fn new(runtime: Runtime) -> Server {
-        Server { app: App::new(runtime, ServerOptions::default()) }
+        Server { app: App::new(runtime, ServerOptions::default()), routes: Router::new() }
     }
 
     /// The same server with these options.
     #[must_use]
     pub fn with(self, options: ServerOptions) -> Server {
-        Server { app: App::new(self.app.runtime.clone(), options) }
+        Server { app: App::new(self.app.runtime.clone(), options), ..self }
+    }
+
+    /// The same server with further routes of the host's. They stand behind the same checks of host, origin and token as the server's
+    /// own, and find what the request may see as an extension:
+    ///
+    /// ```
+    /// use axum::{Extension, Json, Router, routing::get};
+    /// use tamtam::{Runtime, runtime::LabelledBill};
+    /// use tamtam_server::{Denied, Problem, Scope, Server};
+    ///
+    /// fn with_bill(server: Server, runtime: Runtime) -> Server {
+    ///     let bill = async move |Extension(scope): Extension<Scope>| -> Result<Json<LabelledBill>, Problem> {
+    ///         let Scope::Labels(labels) = scope else { return Err(Denied::Forbidden("name a tenant".into()).into()) };
+    ///         Ok(Json(runtime.labelled(labels)?.bill().await?))
+    ///     };
+    ///     server.routes(Router::new().route("/bill", get(bill)))
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// [`Server::router`] panics if a route has a path of the server's own.
+    #[must_use]
+    pub fn routes(self, routes: Router) -> Server {
+        Server { routes: self.routes.merge(routes), ..self }
     }
 
     /// Ends all event streams of this server with the event `draining`, and `/readyz` says so. For a host that serves the router by
@@ -92,10 +124,20 @@ impl Server {
     /// The router, to be served or nested. It checks hosts, origins and tokens by itself.
     pub fn router(&self) -> Router {
         let app = self.app.clone();
+<<<<<<< HEAD
         routes::router()
+=======
+        Router::new()
+            .route("/", get(page::index))
+            .route("/page/{name}", get(page::file))
+            .route("/healthz", get(whole::health))
+            .route("/readyz", get(whole::ready))
+            .nest("/v1", v1())
+            .with_state(app.clone())
+            .merge(self.routes.clone())
+>>>>>>> refs/heads/main
             .fallback(async || problem::Problem::not_found("there is nothing at this path"))
             .method_not_allowed_fallback(async || problem::Problem::method_not_allowed())
-            .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
-            .with_state(app)
+            .layer(middleware::from_fn_with_state(app, guard::guard))
     }
 }

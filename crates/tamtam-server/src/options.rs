@@ -82,6 +82,7 @@ pub struct NewSession {
 }
 
 pub(crate) type Authorize = dyn Fn(&RequestInfo<'_>) -> Result<Scope, Denied> + Send + Sync;
+pub(crate) type ShowsAgent = dyn Fn(&Scope, &str) -> bool + Send + Sync;
 pub(crate) type MakeOptions = dyn Fn(&NewSession, &Scope) -> Result<SessionOptions, Denied> + Send + Sync;
 
 /// The options of a server. The defaults refuse what they do not know: names of the loopback only, no foreign origin, no folder of
@@ -94,6 +95,7 @@ pub struct ServerOptions {
     pub(crate) origins: Vec<String>,
     pub(crate) authorize: Option<Arc<Authorize>>,
     pub(crate) new_session: Arc<MakeOptions>,
+    pub(crate) shows_agent: Arc<ShowsAgent>,
     pub(crate) models: Vec<String>,
     /// Whether clients may crash a session's actor on purpose (`POST /v1/actors/{id}/crash`): not by default.
     pub drills: bool,
@@ -129,6 +131,7 @@ impl Default for ServerOptions {
             origins: Vec::new(),
             authorize: None,
             new_session: Arc::new(|_, _| Err(Denied::Forbidden("this server makes no sessions".into()))),
+            shows_agent: Arc::new(|_, _| true),
             models: Vec::new(),
             drills: false,
             body_bytes_max: 1 << 20,
@@ -213,6 +216,14 @@ impl ServerOptions {
         make: impl Fn(&NewSession, &Scope) -> Result<SessionOptions, Denied> + Send + Sync + 'static,
     ) -> ServerOptions {
         self.new_session = Arc::new(make);
+        self
+    }
+
+    /// Decides which agents a request may see and choose for a session or a message, by their names; all of them by default. Any other
+    /// agent does not exist for its scope. A line of the client's ([commands](tamtam::Session::command)) may name any agent. What a model may give tasks to, the rules of its session decide (`task`).
+    #[must_use]
+    pub fn shows_agent(mut self, shows: impl Fn(&Scope, &str) -> bool + Send + Sync + 'static) -> ServerOptions {
+        self.shows_agent = Arc::new(shows);
         self
     }
 

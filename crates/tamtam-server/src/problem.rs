@@ -17,9 +17,10 @@ use tamtam::{
     tape::{BadCursor, TapeError},
 };
 
-/// A refused request.
+/// A refused request, as a client is told of it: the answer of every route that refuses. A host's own routes
+/// ([`Server::routes`](crate::Server::routes)) make it of the library's errors with `?`.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub struct Problem {
     status: StatusCode,
     kind: ProblemKind,
     is_retryable: bool,

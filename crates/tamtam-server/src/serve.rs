@@ -166,6 +166,21 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves until `stop` resolves. Then running turns are finished, streams end, and so does the runtime. Returns what the shutdown of the
 /// runtime left over.
 pub async fn serve(server: Server, bound: Bound, stop: impl Future<Output = ()>) -> tamtam::runtime::Leftover {
+    let (app, connections) = accept(&server, bound, stop).await;
+    app.runtime.drain(app.options.drain_time_max).await;
+    end(&app, connections).await;
+    app.runtime.shutdown().await
+}
+
+/// Serves until `stop` resolves; then the streams end, and the runtime goes on. For a host that has other uses for its runtime, and
+/// ends it itself.
+pub async fn serve_beside(server: Server, bound: Bound, stop: impl Future<Output = ()>) {
+    let (app, connections) = accept(&server, bound, stop).await;
+    end(&app, connections).await;
+}
+
+/// Takes connections until `stop` resolves.
+async fn accept(server: &Server, bound: Bound, stop: impl Future<Output = ()>) -> (App, TaskTracker) {
     let (app, router, connections) = (server.app.clone(), server.router(), TaskTracker::new());
     let places = Arc::new(Semaphore::new(app.options.connections_max.min(Semaphore::MAX_PERMITS)));
     tokio::pin!(stop);
@@ -190,20 +205,18 @@ pub async fn serve(server: Server, bound: Bound, stop: impl Future<Output = ()>)
             drop(place);
         });
     }
-    end(app, bound, connections).await
-}
-
-async fn end(app: App, bound: Bound, connections: TaskTracker) -> tamtam::runtime::Leftover {
     #[cfg(unix)]
     if let Listener::Unix(_, path) = &bound.listener {
         drop(std::fs::remove_file(path));
     }
-    drop(bound);
-    app.runtime.drain(app.options.drain_time_max).await;
+    (app, connections)
+}
+
+/// Ends the streams, and gives the connections a moment.
+async fn end(app: &App, connections: TaskTracker) {
     app.draining.send_replace(true);
     connections.close();
     let _ = tokio::time::timeout(CONNECTIONS_END, connections.wait()).await;
-    app.runtime.shutdown().await
 }
 
 async fn connection(app: &App, router: Router, socket: Socket) {

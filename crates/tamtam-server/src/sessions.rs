@@ -69,6 +69,8 @@ async fn existing(app: &App, scope: &Scope, id: &SessionId) -> Answered<Session>
 
 /// The options of a new session: the host's, with what a client chooses, and with the labels of its scope.
 fn options(app: &App, scope: &Scope, new: &NewSession) -> Answered<SessionOptions> {
+    let of_prompt = new.prompt.as_ref().and_then(|prompt| prompt.agent.as_deref());
+    app.shows_agent(scope, new.agent.as_deref()).and_then(|()| app.shows_agent(scope, of_prompt))?;
     let mut options = (app.options.new_session)(new, scope)?;
     if let Some(name) = &new.agent {
         let agents = app.runtime.agents();
@@ -231,10 +233,15 @@ struct Now {
 
 async fn shown(app: &App, session: &Session) -> Answered<SessionShown> {
     let id = session.id();
-    let listed = app.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
+    let listed = app.runtime.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
     // A session that is stuck, or just parked, is shown without it.
+<<<<<<< HEAD
     let state = if app.is_awake(id) { session.state().await.ok() } else { None };
     let mut shown = SessionShown { listed, now: state.as_ref().map(now) };
+=======
+    let state = if session.is_awake() { session.peek().await.ok() } else { None };
+    let mut shown = json!(listed);
+>>>>>>> refs/heads/main
     if let Some(state) = &state {
         shown.listed.seq = state.seq;
         shown.listed.title = state.settings.title.clone().or(shown.listed.title);

@@ -16,6 +16,7 @@ use crate::{
             logged,
         },
         tape_store::Chore,
+        toolset::Toolset,
     },
     event::{Event, EventKind, Ring, events_of},
     kernel::{Decision, Entry, Input, Record, State},
@@ -36,12 +37,17 @@ impl Live {
     /// Decides about these inputs, and hands the entries to the tape.
     pub(super) fn record(&mut self, inputs: &[Input]) -> Result<(), ExitError> {
         inputs.iter().filter_map(Input::reported).for_each(|ticket| self.forget_worker(ticket));
-        let (decision, events) = self.decide(inputs);
+        let tools = self.shared.tools.now();
+        let (decision, events) = self.decide(inputs, &tools);
         let Decision { entries, stops, replies, after } = decision;
+        // Before the append: an incarnation that finds the request on the tape makes it with these. No request or call of an earlier
+        // set is open where one is opened.
+        let opens = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
+        let tools_before = (opens && !Arc::ptr_eq(&self.tools, &tools)).then(|| self.use_tools(tools));
         fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|who| self.stop(who, &after));
         self.slot.handed_over(after.seq, replies);
-        let writing = Writing { entries, after: Arc::new(after), events };
+        let writing = Writing { entries, after: Arc::new(after), events, tools_before };
         if writing.entries.is_empty() {
             return self.settled(writing, Ok(()));
         }
@@ -59,6 +65,12 @@ impl Live {
                 Ok(())
             }
         }
+    }
+
+    /// Takes these tools for the newest request. Returns those before.
+    fn use_tools(&mut self, tools: Arc<Toolset>) -> Arc<Toolset> {
+        self.slot.keep_tools(tools.clone());
+        std::mem::replace(&mut self.tools, tools)
     }
 
     pub(super) fn write(&mut self, writing: &Writing) -> Appended {
@@ -88,15 +100,15 @@ impl Live {
         if self.writing.is_some() {
             return;
         }
-        let Decision { entries, after, .. } = self.decide(&[Input::Stop]).0;
+        let Decision { entries, after, .. } = self.decide(&[Input::Stop], &self.shared.tools.now()).0;
         if !entries.is_empty() {
-            drop(self.write(&Writing { entries, after: Arc::new(after), events: None }));
+            drop(self.write(&Writing { entries, after: Arc::new(after), events: None, tools_before: None }));
         }
     }
 
     /// Takes the tape's answer: the decision becomes the state and is published, or it never took effect.
     pub(super) fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
-        let Writing { entries, after, events } = writing;
+        let Writing { entries, after, events, tools_before } = writing;
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
             let ring = self.slot.publish(self.state.clone(), self.state.seq);
@@ -121,6 +133,9 @@ impl Live {
             self.begin_what_is_due();
             return Ok(());
         };
+        if let Some(tools) = tools_before {
+            self.use_tools(tools);
+        }
         self.unmark();
         let told = self.slot.refused(&error, self.now());
         if !matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. }) || told == 0 {

@@ -2,8 +2,9 @@
 //! Functions of values: nothing here waits or changes anything.
 //!
 //! A change must keep this. The same ticket gives the same request and the same key, also after a crash: settings that were
-//! changed meanwhile must not get into a request. Only the tools and their descriptions are those of the present host. A call
-//! runs as it was judged: the tool is not asked again what the call wants. Beyond the accesses that were judged, a call may reach
+//! changed meanwhile must not get into a request. Only the tools and their descriptions are those that the slot keeps; where it
+//! keeps none, those of the present host. A call runs as it was judged, with the tool that was asked what the call wants; it is
+//! not asked again. Where the host has taken the tool away meanwhile, the call gets an error result. Beyond the accesses that were judged, a call may reach
 //! only what the rules treat no more strictly than these.
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    actor::{call_context::CallContext, facts::may, shared::Shared, tapes::Tapes, worker_context::WorkerContext},
+    actor::{call_context::CallContext, facts::may, tapes::Tapes, toolset::Toolset, worker_context::WorkerContext},
     hook::HookCall,
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, Settings, State, toolset},
     model::{Request, ToolSpec},
@@ -25,8 +26,8 @@ use crate::{
 };
 
 /// The model request of a ticket. The same ticket gives the same request, also after a crash and after a change of the session's
-/// settings; the tools and their descriptions are those of the present host.
-pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
+/// settings; the tools and their descriptions are those of `tools`.
+pub(super) fn request(tools: &Toolset, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
     let mut request = Request::new(state.history.clone());
     request.system = open.system.clone();
     request.params = open.params.clone();
@@ -42,14 +43,14 @@ pub(super) fn request(shared: &Shared, state: &State, ticket: Seq, open: &OpenRe
             || open.masked.contains(name)
             || state.turn.as_ref().is_some_and(|turn| toolset::is_off(&turn.tools, name))
     };
-    let specs = shared.toolbox.specs();
+    let specs = tools.toolbox.specs();
     let denied = |name: &str| denied_choices(&open.masked, name);
     let is_as_ever = |spec: &ToolSpec| !left_out(&spec.name) && denied(&spec.name).is_empty();
     request.tools = match specs.iter().all(is_as_ever) {
         true => specs,
         false => {
             let kept = specs.iter().filter(|spec| !left_out(&spec.name));
-            kept.map(|spec| shared.toolbox.spec_without(spec, &denied(&spec.name))).collect()
+            kept.map(|spec| tools.toolbox.spec_without(spec, &denied(&spec.name))).collect()
         }
     };
     request
@@ -78,16 +79,19 @@ impl Folders {
     }
 }
 
-/// The parts that a call needs to run, or the result that says why it cannot run.
+/// The parts that a call needs to run with one of these tools, or the result that says why it cannot run.
 pub(super) fn call(
     post: &WorkerContext,
     state: &State,
     open: &OpenCall,
     folders: &Folders,
+    tools: &Toolset,
 ) -> Result<(HookCall, Arc<dyn Tool>, CallContext), ToolResult> {
     let (shared, ticket, name) = (&post.shared, post.ticket, &open.facts.tool);
-    let tool = shared.toolbox.find(name).cloned();
-    let tool = tool.ok_or_else(|| ToolResult::error(shared.toolbox.unknown_tool(name)))?;
+    let now = shared.tools.now();
+    // The tool that was judged, and not another one that has its name by now.
+    let tool = tools.toolbox.find(name).filter(|_| now.toolbox.find(name).is_some()).cloned();
+    let tool = tool.ok_or_else(|| ToolResult::error(now.toolbox.unknown_tool(name)))?;
     let arguments = arguments(&open.input).map_err(ToolResult::error)?;
     let settings = &state.settings;
     // The call may reach the accesses that were judged: the tool is not asked again.

@@ -14,6 +14,7 @@ use crate::{
         session::{build::Folders, present},
         shared::Shared,
         slot::{Slot, Work},
+        toolset::Toolset,
         worker::{CallWorker, RequestWorker},
     },
     error::PassivateError,
@@ -53,6 +54,9 @@ pub(super) struct Writing {
     pub(super) entries: Vec<Entry>,
     pub(super) after: Arc<State>,
     pub(super) events: Option<Vec<Arc<Event>>>,
+    /// Of a decision that opens a request with other tools than the one before: these. They are those of the open calls still, where
+    /// the tape refuses the decision.
+    pub(super) tools_before: Option<Arc<Toolset>>,
 }
 
 /// One incarnation of a session.
@@ -75,6 +79,9 @@ pub(super) struct Live {
     pub(super) timer: Option<(Millis, AbortOnDropHandle<()>)>,
     /// The session's folders, for its calls.
     pub(super) folders: Folders,
+    /// The tools of the newest request, as the slot keeps them; before the first one those that there were when this incarnation
+    /// began.
+    pub(super) tools: Arc<Toolset>,
 }
 
 impl Live {
@@ -88,7 +95,22 @@ impl Live {
     ) -> Live {
         let clock = shared.clock.not_before(state.time);
         let (workers, folders) = (BTreeMap::new(), Folders::of(&shared.store, &slot.id));
-        Live { shared, slot, node, incarnation, clock, tape, state, writing: None, workers, timer: None, folders }
+        let tools = slot.kept_tools().unwrap_or_else(|| shared.tools.now());
+        slot.keep_tools(tools.clone());
+        Live {
+            shared,
+            slot,
+            node,
+            incarnation,
+            clock,
+            tape,
+            state,
+            writing: None,
+            workers,
+            timer: None,
+            folders,
+            tools,
+        }
     }
 
     /// The first piece of work of an incarnation: its recovery. Nobody who waits is answered yet.
@@ -133,7 +155,8 @@ impl Live {
                 self.record(&inputs)?;
             }
             Work::Stop(input) => {
-                let Decision { stops, after, .. } = self.decide(std::slice::from_ref(&*input)).0;
+                let Decision { stops, after, .. } =
+                    self.decide(std::slice::from_ref(&*input), &self.shared.tools.now()).0;
                 stops.into_iter().for_each(|who| self.stop(who, &after));
             }
             Work::Settled(result) => {
@@ -203,16 +226,18 @@ impl Live {
         self.timer = Some((due, AbortOnDropHandle::new(timer)));
     }
 
-    /// Decides about these inputs. The events of the decision come along if somebody listens now.
-    pub(super) fn decide(&self, inputs: &[Input]) -> (Decision, Option<Vec<Arc<Event>>>) {
+    /// Decides about these inputs, with these tools for the next request. The events of the decision come along if somebody listens
+    /// now.
+    pub(super) fn decide(&self, inputs: &[Input], tools: &Toolset) -> (Decision, Option<Vec<Arc<Event>>>) {
         let audience = self.slot.audience();
+        let rules = self.shared.host_rules();
         let env = Env {
             globs: &self.shared.globs,
-            host_rules: self.shared.rules.as_ref(),
-            tools_tokens: self.shared.tools_tokens,
+            host_rules: rules.as_deref(),
+            tools_tokens: tools.tokens,
             windows: &self.shared.models,
-            toolbox_hash: &self.shared.toolbox_hash,
-            permissions: self.shared.toolbox.permissions(),
+            toolbox_hash: &tools.hash,
+            permissions: tools.toolbox.permissions(),
             asks_are_heard: audience.answers_asks,
             jitter: self.draw(),
         };

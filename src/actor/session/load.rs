@@ -63,9 +63,10 @@ impl SessionActor {
 
     /// Asks the tools again about the calls that are not over.
     pub(super) async fn facts(&self, state: &State) -> BTreeMap<u32, CallFacts> {
+        let tools = self.slot.kept_tools().unwrap_or_else(|| self.shared.tools.now());
         let (places, calls): (Vec<_>, Vec<_>) =
             state.calls_to_ask().into_iter().map(|(index, name, input)| (index, (name, input))).unzip();
-        places.into_iter().zip(facts::ask(&self.shared.toolbox, calls).await).collect()
+        places.into_iter().zip(facts::ask(&tools.toolbox, calls).await).collect()
     }
 
     /// The entries that an earlier incarnation had put on the tape and did not publish, because it died before or right after the

@@ -554,7 +554,7 @@ async fn no_event_is_made_for_a_hook_that_sees_none() {
         drop(bench.live.slot.command(Pause).unwrap());
         let work = bench.live.slot.take(&bench.live.state, bench.live.now());
         let Some(Work::Decide(inputs)) = work else { panic!("the command is there") };
-        let (decision, events) = bench.live.decide(&inputs);
+        let (decision, events) = bench.live.decide(&inputs, &bench.live.shared.tools.now());
         assert_eq!((decision.entries.is_empty(), events.is_some()), (false, sees));
     }
 }

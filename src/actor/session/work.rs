@@ -91,13 +91,15 @@ impl Live {
     fn start_request(&mut self, ticket: Seq) {
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let model = open.model.clone();
-        let request = build::request(&self.shared, &self.state, ticket, open);
+        let tools = self.tools.clone();
+        let request = build::request(&tools, &self.state, ticket, open);
         let doing = format!(
             "model {model}{}",
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
         let node = self.shared.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
-        let Some(worker) = RequestWorker::start(self.post(ticket), model, request, self.state.settings.clone(), node)
+        let Some(worker) =
+            RequestWorker::start(self.post(ticket), model, request, (self.state.settings.clone(), tools), node)
         else {
             return;
         };
@@ -129,7 +131,7 @@ impl Live {
     fn start_call(&mut self, ticket: Seq) {
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
         let post = self.post(ticket);
-        match build::call(&post, &self.state, open, &self.folders) {
+        match build::call(&post, &self.state, open, &self.folders, &self.tools) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
                 let node = self.shared.registry.worker(

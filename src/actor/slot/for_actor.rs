@@ -16,6 +16,7 @@ use crate::{
     actor::{
         slot::{Phase, Slot, Wake, slept::tell_sleepers, tell},
         timekeeper::Uses,
+        toolset::Toolset,
     },
     error::PassivateError,
     kernel::{Input, RestartPolicy, State},
@@ -88,6 +89,17 @@ impl Slot {
     /// Whether an opened tape is kept.
     pub(crate) fn is_prepared(&self) -> bool {
         self.in_inbox(|inbox| inbox.prepared.is_some()).unwrap_or_default()
+    }
+
+    /// Keeps the tools of the newest request for its calls, also over a crash of the actor, until the session sleeps.
+    pub(crate) fn keep_tools(&self, tools: Arc<Toolset>) {
+        // The last one drops code of the host, so outside of the lock.
+        drop(self.in_inbox(|inbox| inbox.tools.replace(tools)));
+    }
+
+    /// The tools that are kept; `None` if no incarnation has begun since the session woke.
+    pub(crate) fn kept_tools(&self) -> Option<Arc<Toolset>> {
+        self.in_inbox(|inbox| inbox.tools.clone()).flatten()
     }
 
     /// Notes the parent and the ticket of the task that the session is to be made for.

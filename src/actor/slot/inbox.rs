@@ -14,10 +14,13 @@ use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    actor::slot::{
-        slept::Slept,
-        waiter::{Published, Waiter},
-        workers::Workers,
+    actor::{
+        slot::{
+            slept::Slept,
+            waiter::{Published, Waiter},
+            workers::Workers,
+        },
+        toolset::Toolset,
     },
     error::SendError,
     kernel::{Act, CarriedOut, Command, CommandEnd, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State},
@@ -124,6 +127,8 @@ pub(super) struct Inbox {
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
     pub(super) published: Published,
+    /// The tools of the newest request.
+    pub(super) tools: Option<Arc<Toolset>>,
     pub(super) workers: Workers,
     /// An opened tape with its state, for the next incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,

@@ -45,6 +45,11 @@ impl Slot {
         self.inner().now().map(|now| now.state)
     }
 
+    /// Whether it shows anything. Wakes nobody.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.inner().now().is_some()
+    }
+
     /// Waits until `look` finds something in what the session shows: at once, or after one of the next appends. Wakes a session that
     /// sleeps, and keeps it awake. If the slot takes no inputs, now or later, its refusal is the answer. Dropping the future leaves
     /// nothing.

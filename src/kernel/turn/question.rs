@@ -162,8 +162,11 @@ impl OpenAsk {
 }
 
 impl State {
-    /// The digest of what an open ask shows, its own or a child's; `None` where there is no such ask about a call.
-    pub(crate) fn digest_of(&self, ask: Seq) -> Option<String> {
+    /// The digest of what an open ask shows, its own or a child's; `None` where there is no such ask about a call. It is that of the
+    /// event [`EventKind::Ask`](crate::EventKind::Ask): an answer that names it ([`Session::answer_shown`](crate::Session::answer_shown))
+    /// is for what was shown and nothing else.
+    #[must_use]
+    pub fn digest_of(&self, ask: Seq) -> Option<String> {
         match self.open.get(&ask)? {
             Open::Ask(asked) => {
                 let call = self.call(asked.call)?;

@@ -7,6 +7,8 @@
 //! disk, is left alone, because it took long to build and will be usable again. A change of what [`Digest`] takes from entries
 //! needs a new `FORM`, or old rows are shown as they are.
 
+use std::time::Duration;
+
 use crate::{
     kernel::{Digest, Parent},
     ops::listing::{ListedSession, SessionCursor, SessionPage, SessionQuery, beside, query::Part},
@@ -35,16 +37,40 @@ impl Fold for Digest {
 /// A page; `None` if the index cannot be used or made.
 pub(super) fn page(store: &Store, query: &SessionQuery) -> Result<Option<SessionPage>, TapeError> {
     query.check()?;
-    let mut page = look(store, query);
-    if matches!(&page, Err(TapeError::Index { is_damaged: true, .. })) && store.access() == TapeAccess::Write {
+    if_usable(store, || look(store, query))
+}
+
+/// How long one session waits for the index, at most.
+const ONE_WAIT: Duration = Duration::from_secs(1);
+
+/// A session; `None` if the index cannot be used or made, or does not get to know the session now.
+pub(super) fn one(store: &Store, session: &SessionId) -> Result<Option<ListedSession>, TapeError> {
+    if_usable(store, || one_in(&mut store.index_to_search()?, store, session)).map(Option::flatten)
+}
+
+fn one_in(index: &mut Index, store: &Store, session: &SessionId) -> Result<Option<ListedSession>, TapeError> {
+    let (cost, behind) = index.bring_row::<Digest>(session, ONE_WAIT)?;
+    let (statuses, session_rows) = (SessionStatuses::of_one(store, session)?, index.session_rows()?);
+    let mut rows = Rows { statuses, session_rows, cost };
+    let Some(row) = rows.session_rows.one(session)?.filter(|_| behind == Behind::No) else { return Ok(None) };
+    let mut listed = rows.listed(session.clone(), &row)?;
+    listed.beside_bytes = beside(store, session);
+    (listed.forks, listed.children) = rows.session_rows.count_below(session)?;
+    Ok(Some(listed))
+}
+
+/// What a look at the index found; `None` if the index cannot be used or made.
+fn if_usable<T>(store: &Store, look: impl Fn() -> Result<T, TapeError>) -> Result<Option<T>, TapeError> {
+    let mut looked = look();
+    if matches!(&looked, Err(TapeError::Index { is_damaged: true, .. })) && store.access() == TapeAccess::Write {
         // The index broke while it was read. It is rebuilt, and asked once more.
-        page = store.index().and_then(|mut index| index.heal()).and_then(|()| look(store, query));
+        looked = store.index().and_then(|mut index| index.heal()).and_then(|()| look());
     }
-    match page {
+    match looked {
         Err(TapeError::Index { .. }) => Ok(None),
         // The files of the index, or its lock file, cannot be made or opened at the moment.
         Err(TapeError::Io { path, .. }) if store.is_of_index(&path) => Ok(None),
-        page => page.map(Some),
+        looked => looked.map(Some),
     }
 }
 
@@ -57,7 +83,7 @@ fn look(store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
 }
 
 fn look_in(index: &mut Index, store: &Store, query: &SessionQuery) -> Result<SessionPage, TapeError> {
-    let (cost, behind) = index.bring_changed_rows::<Digest>(query.wait)?;
+    let (cost, behind) = index.bring_rows::<Digest>(query.wait)?;
     // Whether another look may bring in more: this one had no time for all, or another process reads them in just now.
     let reads_on = match behind {
         Behind::No => ReadsOn::No,

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::task::JoinError;
 
 use crate::{
-    actor::{shared::Shared, undone::left_undone},
+    actor::{shared::Shared, toolset::HostTools, undone::left_undone},
     error::StartError,
     hook::Hooks,
     lock::Lock,
@@ -55,16 +55,12 @@ impl Builder {
     }
 
     /// Everything of a start but the sessions. Also returns the sessions to resume; `None` if they are left alone.
-    async fn start_tree(mut self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
+    async fn start_tree(self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
         let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
         let (agents, commands) = (self.agents.unwrap_or_default(), self.commands.unwrap_or_default());
-        if self.with_tasks {
-            self.tools = self.tools.with_all(task::tools(&agents));
-        }
-        if let Some(flaw) = self.tools.flaw() {
-            return Err(StartError::Tools(flaw));
-        }
+        let own = if self.with_tasks { task::tools(&agents) } else { Vec::new() };
+        let tools = HostTools::new(self.tools, own).map_err(StartError::Tools)?;
         self.limits.check()?;
         if !has_timer() {
             return Err(StartError::NoTimer);
@@ -89,8 +85,9 @@ impl Builder {
         let hooks = Hooks::new(self.hooks);
         #[cfg(all(unix, feature = "tools"))]
         let processes = processes(&store, self.watch).await;
-        let mut shared = Shared::new(store, self.tools, models, hooks, registry.clone(), self.passivation);
-        (shared.models.prices, shared.rules, shared.limits) = (self.prices, self.host_rules.clone(), self.limits);
+        let mut shared = Shared::new(store, tools, models, hooks, registry.clone(), self.passivation);
+        (shared.models.prices, shared.limits) = (self.prices, self.limits);
+        shared.rules = Lock::new(self.host_rules.map(Arc::new));
         shared.sweeper.own = self.sweeps;
         shared.environment = self.environment;
         shared.tree_shows_arguments = self.tree_shows_arguments;
@@ -108,17 +105,16 @@ impl Builder {
             shared.slots.park(&id, 0, why);
         }
         left_undone(&shared).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
-        let Tree { root, sessions, compactions, host_children } = tree(&shared, self.children)?;
+        let Tree { root, sessions, compactions, tools, host_children } = tree(&shared, self.children)?;
         // Once, before there is a session.
         let _ = (shared.sessions.set(sessions.clone()), shared.compactions.set(compactions));
         let root = Supervisor::start(root, &registry).await?;
         close_with(&shared, root.clone());
         fault!(faults, "start.tree_up", "runtime");
 
-        let sandbox = shared.toolbox.sandbox().map(Arc::new);
-        let settings = Defaults { model, host_rules: self.host_rules, sandbox, task_limits: self.task_limits };
+        let settings = Defaults { model, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
-        let inner = Inner { shared, root, sessions, host_children, settings, recovered, ending };
+        let inner = Inner { shared, root, sessions, tools, host_children, settings, recovered, ending };
         Ok((Runtime { inner: Arc::new(inner) }, resumes.then_some(interrupted)))
     }
 }

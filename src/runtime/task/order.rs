@@ -253,7 +253,7 @@ fn settings(
     made.restart = options.restart;
     made.model = options.model.or(made.model);
     (made.asks_wait, made.ask_limit) = (above.asks_wait, above.ask_limit());
-    let mut settings = of_child(above, made, above.workspace.clone(), &parent.shared.toolbox, None);
+    let mut settings = of_child(above, made, above.workspace.clone(), &parent.shared.tools.now().toolbox, None);
     // Before the parent's own rules: what these deny is denied, and what they ask about the parent's rules may answer.
     let scope = (!request.auth_scope.is_empty()).then(|| Ruleset::new("task", request.auth_scope.clone()));
     settings.rules.splice(0..0, scope.into_iter().chain(agent_rules));
@@ -268,7 +268,7 @@ fn tools(parent: &Session, state: &State, request: &TaskRequest, agent: &Agent) 
         let own = toolset::has(agent.tools.as_ref(), name) && toolset::has(request.capabilities.as_ref(), name);
         own && state.settings.has_tool(name) && !is_taken(name)
     };
-    parent.shared.toolbox.names().filter(has).map(str::to_owned).collect()
+    parent.shared.tools.now().toolbox.names().filter(has).map(str::to_owned).collect()
 }
 
 fn with_budget(mut settings: Settings, request: &TaskRequest) -> Settings {

@@ -66,7 +66,7 @@ impl Session {
         summary: Option<Arc<BranchSummary>>,
         how: Restore,
     ) -> Result<Rollback, BranchError> {
-        let tools = self.shared.toolbox.files().ok_or(RestoreError::NoFiles)?;
+        let tools = self.shared.tools.now().toolbox.files().ok_or(RestoreError::NoFiles)?;
         let (done, bench) = self.put_back(back.to, tools, how).await?;
         if how == Restore::Whole && !done.refused.is_empty() {
             // A file failed on the way: the disk is full, or the file was written at that moment.

@@ -11,6 +11,7 @@
 
 use std::{
     collections::BTreeSet,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -22,7 +23,12 @@ use super::{
     tail::{FileCursor, Known, Stale, Tail, files_of, known},
 };
 use crate::{
-    tape::{Behind, ListCost, TapeEntry, TapeError, changed::Seen, layout::Layout, lineage::origin},
+    tape::{
+        Behind, ListCost, TapeEntry, TapeError,
+        changed::{Changed, Seen},
+        layout::Layout,
+        lineage::origin,
+    },
     words::{
         ids::{Millis, Seq, SessionId},
         labels::Labels,
@@ -65,47 +71,73 @@ pub(crate) struct SessionRow<D: Fold> {
     cursor: Option<FileCursor>,
 }
 
+/// Which sessions are read.
+enum Which {
+    All,
+    /// Those that were noted since the last look of this owner, if that is known; otherwise all.
+    Noted(Arc<Changed>, String),
+    /// Some, if the database still has this number; otherwise all.
+    Of(i64, BTreeSet<SessionId>),
+}
+
 impl Index {
-    /// Reads what was appended to all sessions since the last time. Begins with no further session once `wait` is over.
+    /// Reads what was appended to all sessions since the last time, without a look at those that cannot have changed (`changed.rs`).
+    /// Begins with no further session once `wait` is over.
     ///
     /// # Errors
     /// As [`Index::catch_up`].
     pub(crate) fn bring_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
-        self.bring_some::<D>(wait, None)
+        let changed = self.changed.clone().filter(|_| !self.only_reads);
+        let which = changed.map_or(Which::All, |(changed, owner)| Which::Noted(changed, owner));
+        self.bring_some::<D>(wait, which)
     }
 
-    /// As [`Index::bring_rows`], without a look at the sessions that cannot have changed since (`changed.rs`).
+    /// Brings the row of one session up to date. Looks at the files of this session alone, and takes the lock of the index only where
+    /// they are not what the row says.
     ///
     /// # Errors
     /// As [`Index::catch_up`].
-    pub(crate) fn bring_changed_rows<D: Fold>(&mut self, wait: Duration) -> Result<(ListCost, Behind), TapeError> {
-        let Some((changed, owner)) = self.changed.clone().filter(|_| !self.only_reads) else {
-            return self.bring_rows::<D>(wait);
-        };
-        let number = schema::number(&self.database).map_err(failed)?;
-        let seen = Seen::now(&self.layout, &owner, number, D::FORM)?;
-        let noted = changed.since(seen.as_ref());
-        let brought = self.bring_some::<D>(wait, noted.as_ref().map(|noted| (number, noted)));
-        if !matches!(brought, Ok((_, Behind::No))) {
-            changed.still(noted);
+    pub(crate) fn bring_row<D: Fold>(
+        &mut self,
+        session: &SessionId,
+        wait: Duration,
+    ) -> Result<(ListCost, Behind), TapeError> {
+        let one = BTreeSet::from([session.clone()]);
+        match stale(&self.database, &self.layout, D::FORM, Some(&one)) {
+            Ok((cost, stale)) if stale.is_nothing() => Ok((cost, Behind::No)),
+            // What is wrong with the database is mended where it is written.
+            Ok(_) | Err(_) => {
+                let number = schema::number(&self.database).map_err(failed)?;
+                self.bring_some::<D>(wait, Which::Of(number, one))
+            }
         }
-        brought
     }
 
-    /// Reads those that were noted, if the database still has this number; otherwise all.
-    fn bring_some<D: Fold>(
-        &mut self,
-        wait: Duration,
-        noted: Option<(i64, &BTreeSet<SessionId>)>,
-    ) -> Result<(ListCost, Behind), TapeError> {
+    /// Reads the sessions that are asked for.
+    ///
+    /// What was noted is taken under the lock of the index: taken before, it would be missing from a list that gets the lock first, and
+    /// that would say that no session is missing.
+    fn bring_some<D: Fold>(&mut self, wait: Duration, which: Which) -> Result<(ListCost, Behind), TapeError> {
         let until = Instant::now() + wait;
         let look = |database: &Connection, layout: &Layout| {
             stale(database, layout, D::FORM, None).map(|(cost, stale)| (cost, stale.sessions.len() as u64))
         };
-        let brought = self.bring(wait, look, &mut |database, layout| {
+        let brought = self.bring(wait, look, &mut |database, layout| match &which {
             // A database that was made anew meanwhile has no rows.
-            let noted = noted.filter(|(number, _)| schema::number(database).is_ok_and(|now| now == *number));
-            bring_all::<D>(database, layout, until, noted.map(|(_, noted)| noted))
+            Which::Of(number, some) => {
+                let is_same = schema::number(database)? == *number;
+                bring_all::<D>(database, layout, until, is_same.then_some(some))
+            }
+            Which::Noted(changed, owner) => {
+                let seen = Seen::now(layout, owner, schema::number(database)?, D::FORM)?;
+                let noted = changed.since(seen.as_ref());
+                let brought = bring_all::<D>(database, layout, until, noted.as_ref());
+                if !matches!(brought, Ok((_, 0))) {
+                    changed.still(noted);
+                }
+                brought
+            }
+            Which::All => bring_all::<D>(database, layout, until, None),
         })?;
         Ok((brought.unwrap_or_default().0, Behind::of(brought.map(|(_, behind)| behind))))
     }
@@ -223,9 +255,11 @@ fn stale(
             (layout.all_session_ids()?, known(database, &all, [])?)
         }
         Some(noted) => {
+            let one =
+                format!("select session, iif(form = {form}, files, -1), bytes from session_rows where session = ?1");
             let mut rows = Known::new();
             for session in noted {
-                rows.extend(known(database, KNOWN_ONE, [session.as_str()])?);
+                rows.extend(known(database, &one, [session.as_str()])?);
             }
             (noted.iter().filter(|session| layout.session(session).is_dir()).cloned().collect(), rows)
         }

@@ -2,7 +2,7 @@
 //! Also two values that lists give: [`Behind`] says whether a list or search may miss something, [`ListCost`] what the list cost.
 //!
 //! A status comes from the marks of a session (small files or rows next to its tape). Four kinds of marks are read once for any
-//! number of sessions; only [`Mark::Claimed`] is looked up for each session. A status may be out of date when it is used, so code
+//! number of sessions, or for one; only [`Mark::Claimed`] is looked up for each session. A status may be out of date when it is used, so code
 //! that acts on it (such as a sweep that deletes) must look at the marks again under the session's claim.
 //!
 //! A change must read no tape here: a list must work for sessions whose tapes are damaged. May block on the disk.
@@ -87,6 +87,15 @@ impl<'s> SessionStatuses<'s> {
         let mut marked = BTreeSet::new();
         for mark in [Mark::Parked, Mark::Hidden, Mark::Protected, Mark::Open] {
             marked.extend(store.marks(mark, None)?.into_iter().map(|(session, _)| (mark, session)));
+        }
+        Ok(SessionStatuses { store, marked })
+    }
+
+    /// Reads these marks of one session alone.
+    pub(crate) fn of_one(store: &'s dyn TapeStore, session: &SessionId) -> Result<SessionStatuses<'s>, TapeError> {
+        let mut marked = BTreeSet::new();
+        for mark in [Mark::Parked, Mark::Hidden, Mark::Protected, Mark::Open] {
+            marked.extend(store.marks(mark, Some(session))?.into_iter().map(|(session, _)| (mark, session)));
         }
         Ok(SessionStatuses { store, marked })
     }

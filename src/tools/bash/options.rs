@@ -1,7 +1,7 @@
 //! What a host may say about how `bash` runs commands.
 //!
 //! By default a command is not confined ([`BashOptions::sandbox`]). Of the environment that the host hands in, a command gets the
-//! variables that are not private ([`is_private`](crate::process::is_private)), and besides a few of our own: the tag of its call,
+//! variables that are not private (`process/environment.rs`), and besides a few of our own: the tag of its call,
 //! a usual `PATH` and `LANG` if there is none, and such as keep programs from asking (`PAGER`, `GIT_EDITOR`).
 //!
 //! A change must not let a default hand on more of the host's environment. It must also keep that `Debug` shows no value of the

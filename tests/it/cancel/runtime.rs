@@ -77,6 +77,7 @@ fn sessions() -> Vec<Driver> {
         .once()
         .then(go!(w, w.works("other").await)),
         Driver::new("Runtime::exists", go!(w, assert!(w.runtime.exists(&id()).await.unwrap()))),
+        Driver::new("Runtime::find", go!(w, assert!(w.runtime.find(&id()).await.unwrap().is_some()))),
         Driver::new("Runtime::delete", go!(w, drop(w.runtime.delete(&"other".parse().unwrap()).await)))
             .given(go!(w, drop(w.another("other").await)))
             .effect(go!(w, 1 - w.has("other"))),

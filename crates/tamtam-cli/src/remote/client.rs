@@ -42,7 +42,7 @@ const NEXT_MAX: Duration = Duration::from_secs(45);
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// A Unix socket.
     Socket(PathBuf),
     /// A host and a port.
@@ -51,7 +51,7 @@ pub(super) enum Place {
 
 impl Place {
     /// Reads what a person gives: a path, `HOST:PORT`, or `http://HOST:PORT`.
-    pub(super) fn parse(given: &str) -> Result<Place, Failure> {
+    pub(crate) fn parse(given: &str) -> Result<Place, Failure> {
         let bad = |why: &str| {
             Failure::usage(format!(
                 "{given:?} is no place of a server: {why}; name a socket, HOST:PORT or http://HOST:PORT"

@@ -30,6 +30,7 @@ use crate::{
     config::{self, Config},
     environment::Environment,
     failure::Failure,
+    mcp::Configured,
     models::{self, Choice},
     note, prompt,
     rules::{self, Audience},
@@ -116,6 +117,7 @@ async fn try_run(
     let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
     let (turn, _) = config.over(&given.turn, None);
     let team = team(&workspace, said, environment)?;
+    let servers = Configured::load(&workspace, environment)?;
     let options = SessionOptions::from_agent(team.agent(turn.setup.agent.as_deref())?, &workspace);
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
     let choice = models::choose(&turn.model, None, environment).await?;
@@ -132,11 +134,13 @@ async fn try_run(
     turn.budget.apply(&mut options.budget);
     options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
-    let not_read = team.not_used();
+    let mut not_read = team.not_used();
+    not_read.extend(servers.not_used.iter().filter(|why| !not_read.contains(why)).cloned().collect::<Vec<_>>());
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
     let host = team.host(sandbox, rights.host, environment);
     let (runtime, hints) = start(store, choice, &turn, host, environment).await?;
+    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime).await).await?);
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -200,6 +204,7 @@ async fn take_up(
     }
     sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
     let team = team(Path::new(workspace), said, environment)?;
+    let servers = Configured::load(Path::new(workspace), environment)?;
     let agent = agent(&team, given.setup.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     choice.check_prompt(said.text)?;
@@ -214,9 +219,11 @@ async fn take_up(
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
     let switch_to = choice_of(agent, given.setup.agent.as_deref() == Some(own), id)?;
-    let not_read = config.notes.iter().cloned().chain(team.not_used()).collect();
+    let mut not_read: Vec<_> = config.notes.iter().cloned().chain(team.not_used()).collect();
+    not_read.extend(servers.not_used.iter().filter(|why| !not_read.contains(why)).cloned().collect::<Vec<_>>());
     let host = team.host(sandbox, rules::host(&config), environment);
     let (runtime, hints) = start(store, choice, given, host, environment).await?;
+    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime).await).await?);
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);

@@ -53,6 +53,14 @@ pub(crate) const TEAM: [Place; 12] = [
     Place { path: ".opencode/opencode.jsonc", endings: &[] },
 ];
 
+/// The files that name MCP servers, which are programs. One of them may name agents too.
+pub(crate) const MCP: [Place; 4] = [
+    Place { path: ".mcp.json", endings: &[] },
+    Place { path: ".codex/config.toml", endings: &[] },
+    Place { path: "opencode.json", endings: &[] },
+    Place { path: ".opencode/opencode.json", endings: &[] },
+];
+
 /// The files with instructions for every agent.
 const RULES: [Place; 5] = [
     Place { path: "AGENTS.override.md", endings: &[] },
@@ -64,7 +72,7 @@ const RULES: [Place; 5] = [
 
 /// All places: `tamtam trust` covers them together. A new kind of file is a line here or above, and is read through `Trust::look`.
 pub(super) fn all() -> Vec<Place> {
-    [&[CONFIG][..], &RULES, &TEAM, &SKILLS].concat()
+    [&[CONFIG][..], &RULES, &TEAM, &SKILLS, &MCP[..2]].concat()
 }
 
 /// Texts or hashes of files, by their names from the workspace on.

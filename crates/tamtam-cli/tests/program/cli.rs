@@ -17,6 +17,7 @@ mod grants;
 mod killed;
 pub(crate) mod lab;
 mod loops;
+mod mcp;
 mod operator;
 mod plan;
 mod program;

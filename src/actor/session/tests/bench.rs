@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::super::*;
 use crate::{
-    actor::{session::live::Worker, tapes::Tapes},
+    actor::{session::live::Worker, tapes::Tapes, toolset::HostTools},
     error::SendError,
     hook::Hooks,
     kernel::{Abort, CarriedOut, Command, Configure, Delivery, Entry, Record, Report, SendMessage, Settings, State},
@@ -86,8 +86,9 @@ pub(super) fn bench_of(ahead: std::time::Duration, hooks: Hooks) -> Bench {
     let store = store_on(folder.path(), small(), &disk);
     let models = Arc::new(Script(Arc::new(Scripted::new([]))));
     let passivation = crate::actor::timekeeper::Passivation::default();
-    let (tapes, toolbox) = (Tapes::of_files(store.clone()), Toolbox::default().with(Waits));
-    let shared = Shared::new(tapes, toolbox, models, hooks, registry.clone(), passivation);
+    let (tapes, tools) =
+        (Tapes::of_files(store.clone()), HostTools::new(Toolbox::default().with(Waits), Vec::new()).unwrap());
+    let shared = Shared::new(tapes, tools, models, hooks, registry.clone(), passivation);
     let shared = Arc::new(shared);
     let id: SessionId = "s".parse().unwrap();
     let slot = shared.slot(&id);
@@ -140,7 +141,7 @@ impl Bench {
     }
 
     pub(super) fn answered(&mut self, ticket: Seq, answer: ModelAnswer) {
-        let tools = &self.live.shared.toolbox;
+        let tools = &self.live.shared.tools.now().toolbox;
         let calls = answer.calls().map(|(name, input)| tools.facts(name, input)).collect();
         self.report(ticket, Report::Answered { answer, calls });
     }

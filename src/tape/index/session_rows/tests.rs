@@ -258,3 +258,29 @@ fn a_session_that_cannot_be_read_ends_no_list_and_no_search() {
     assert_eq!(index.bring_rows::<Ranges<1>>(LONG).unwrap().1, Behind::No);
     assert!(digest(&index, "lost").is_some());
 }
+
+/// A look at one session lists the files of that one, reads what was appended to it, and reads a row of another form anew.
+#[test]
+fn a_look_at_one_session_looks_at_no_other() {
+    let folder = own_folder();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    for session in ["a", "b", "c"] {
+        append(&store, session, 1..=2);
+    }
+    let mut index = store.index_to_search().unwrap();
+    let one = |index: &mut Index, session: &str| index.bring_row::<Ranges<1>>(&id(session), LONG).unwrap();
+    let (cost, behind) = one(&mut index, "a");
+    assert_eq!((cost.folders, cost.tapes, behind), (1, 1, Behind::No));
+    assert_eq!((digest(&index, "a"), digest(&index, "b")), (Some(("1-2".to_owned(), Seq(2), 2)), None));
+    assert_eq!(one(&mut index, "a").0, ListCost { folders: 1, ..ListCost::default() });
+    append(&store, "a", 3..=3);
+    append(&store, "b", 3..=3);
+    assert_eq!(one(&mut index, "a").0.tapes, 1);
+    assert_eq!(digest(&index, "a"), Some(("1-2 3-3".to_owned(), Seq(3), 3)));
+    assert_eq!(index.bring_row::<Ranges<2>>(&id("a"), LONG).unwrap().0.tapes, 1);
+    let row = index.session_rows().unwrap().one::<Ranges<2>>(&id("a")).unwrap().unwrap();
+    assert_eq!(row.digest.0, "1-3");
+    // The look at all still finds the others.
+    assert_eq!(index.bring_rows::<Ranges<2>>(LONG).unwrap().0.tapes, 2);
+    assert_eq!(one(&mut index, "never").0, ListCost::default());
+}

@@ -147,3 +147,35 @@ fn a_token_is_given_by_flag_or_variable() {
     live.signal("-TERM");
     assert_eq!(live.end().code, 0);
 }
+
+/// A run with `--listen` is followed and steered by others while it goes on; it makes no session for them, and its socket goes with it.
+#[test]
+fn a_run_that_listens_is_steered_by_others() {
+    let lab = Lab::new();
+    let wait = "until [ -e ../go ]; do sleep 0.02; done; echo built";
+    let calls = json!([{ "name": "bash", "input": { "command": wait } }, { "name": "bash", "input": { "command": "rm -r out" } }]);
+    let replies =
+        json!([{ "text": "I build. ", "calls": calls }, { "expect": ["delete nothing"], "text": "As you said." }]);
+    let (model, socket) = (lab.script(replies), lab.path("door/run.sock"));
+    let at = socket.to_str().unwrap();
+    let run =
+        ["run", "--session", "one", "--listen", at, "--permission", "auto", "--json", "--model", &model, "build it"];
+    let mut live = lab.start(&run);
+    live.until(|line| line["event"] == "call_started");
+    let table = done(&lab, &["ps", "--at", at]);
+    assert!(table.lines().nth(1).is_some_and(|row| row.starts_with("one ")), "{table}");
+    assert!(done(&lab, &["tree", "--at", at]).contains("one"));
+    refused(&lab, &["ps", "--at", &lab.path("other.sock").display().to_string()], 1, "other.sock");
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let head = "POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close";
+    write!(stream, "{head}\r\ncontent-length: 2\r\n\r\n{{}}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("a run takes no other session"), "{answer}");
+    done(&lab, &["send", "one", "delete nothing", "--delivery", "steer", "--at", at]);
+    std::fs::write(lab.path("go"), "").unwrap();
+    let ended = live.end();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("As you said."), "{}", ended.stdout);
+    assert!(!socket.exists(), "the socket goes with the run");
+}

@@ -1,0 +1,82 @@
+//! MCP servers of the user and of a workspace: named, trusted, offered.
+
+use serde_json::{Value, json};
+
+use super::lab::Lab;
+
+/// The server of the tests that misbehaves on demand; in its mode `good` it does not.
+fn server(mode: &str) -> Value {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tamtam-mcp/tests/hostile.mjs");
+    json!({ "command": "node", "args": [script, mode, "starts"] })
+}
+
+fn servers(servers: Value) -> String {
+    json!({ "mcpServers": servers }).to_string()
+}
+
+/// S24, S27, C01: a server of a workspace starts once its file is trusted, byte for byte, and its tools are those of the session. A
+/// changed file starts nothing.
+#[test]
+fn a_server_of_a_workspace_starts_once_its_file_is_trusted() {
+    let lab = Lab::new();
+    let call = json!({"calls": [{"name": "mcp_mine_echo", "input": {"a": 1}}]});
+    let model = lab.script(json!([call, "Done.", call, "Done.", call, "Done."]));
+    let run = || lab.run(&["run", "--permission", "auto", "--json", "--model", &model, "go"]);
+    lab.put("work/.mcp.json", &servers(json!({ "mine": server("good") })));
+    let before = run();
+    assert!(before.stderr.contains(".mcp.json") && before.stderr.contains("tamtam trust"), "{}", before.stderr);
+    assert!(!lab.work("starts").exists(), "nothing of it was started");
+    assert!(before.stdout.contains("tool not found: mcp_mine_echo"), "{}", before.stdout);
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
+    let trusted = run();
+    assert_eq!(trusted.code, 0, "{}", trusted.stderr);
+    assert!(trusted.stdout.contains(r#"{\"a\":1}"#), "{}", trusted.stdout);
+    assert_eq!(std::fs::read_to_string(lab.work("starts")).unwrap().lines().count(), 1);
+    lab.put("work/.mcp.json", &servers(json!({ "mine": server("good"), "more": server("good") })));
+    let changed = run();
+    assert!(changed.stderr.contains(".mcp.json has changed since you trusted"), "{}", changed.stderr);
+    assert_eq!(std::fs::read_to_string(lab.work("starts")).unwrap().lines().count(), 1);
+    assert_eq!(lab.processes_that(|line| line.contains("hostile.mjs")), 0);
+}
+
+/// `mcp add` writes the user's file, `list` says where each server comes from, `check` starts them; what cannot be used has a line.
+#[test]
+fn servers_are_added_listed_and_checked() {
+    let lab = Lab::new();
+    let script = server("odd")["args"][0].as_str().unwrap().to_owned();
+    assert!(lab.run(&["mcp", "list"]).stdout.starts_with("no MCP servers: "));
+    let added = lab.run(&["mcp", "add", "odd", "--env", "KEY=sk-CANARY", "--", "node", &script, "odd"]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    let again = lab.run(&["mcp", "add", "ODD", "--", "node"]);
+    assert!(again.code == 2 && again.error().contains("there is a server ODD already"), "{}", again.stderr);
+    let bad = lab.run(&["mcp", "add", "a/b c!", "--", "node"]);
+    assert!(bad.code == 2 && bad.error().contains("a name is 1 to 28 letters"), "{}", bad.stderr);
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(lab.path("home/.config/tamtam/mcp.json")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+    lab.put("work/opencode.json", r#"{"mcp": {"far": {"type": "remote", "url": "https://x"}}}"#);
+    lab.put(
+        "work/.codex/config.toml",
+        "[mcp_servers.broken]\ncommand = \"node\"\nargs = [\"-e\", \"process.exit(3)\"]\n",
+    );
+    assert_eq!(lab.run(&["trust", "--yes", "."]).code, 0);
+    let listed = lab.run(&["mcp", "list"]).stdout;
+    assert!(listed.contains(&format!("odd  node {script} odd  (")), "{listed}");
+    assert!(listed.contains("broken  node -e process.exit(3)  (.codex/config.toml)"), "{listed}");
+    assert!(listed.contains("not used: opencode.json: the MCP server far: it speaks HTTP"), "{listed}");
+    let lines = lab.run(&["mcp", "list", "--json"]);
+    assert!(lines.lines().len() == 2 && !lines.stdout.contains("CANARY"), "{}", lines.stdout);
+    let odd = lab.run(&["mcp", "check", "odd"]);
+    assert_eq!(odd.code, 0, "{}", odd.stderr);
+    assert!(
+        odd.stdout.starts_with("odd  1 tools  (odd 1, MCP 2025-06-18)\n  mcp_odd_fine\n  not offered: fine: "),
+        "{}",
+        odd.stdout
+    );
+    let all = lab.run(&["mcp", "check", "--json"]);
+    assert_eq!(all.code, 1, "one does not start");
+    let broken = all.lines().into_iter().find(|line| line["name"] == "broken").unwrap();
+    assert!(broken["error"].as_str().unwrap().contains("its process ended (exit status: 3)"), "{broken}");
+    assert_eq!(lab.run(&["mcp", "check", "none"]).code, 2);
+}

@@ -1,0 +1,148 @@
+//! [`Servers`]: the servers of one runtime, as a host holds them.
+//!
+//! A value: it starts nothing until [`Servers::start_in`], and even then a server's process waits for its first use. It does not own
+//! the runtime, and the runtime ends the servers when it ends.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures_util::future::join_all;
+use tamtam::{Runtime, runtime::StartError, supervisor::AdminError, tool::Tool};
+use tokio::sync::watch;
+
+use crate::{
+    config::{BadConfig, ServerConfig},
+    life,
+    offer::Refused,
+    server::{Server, ServerFigures},
+    tool::McpTool,
+};
+
+/// The servers of one runtime. Cheap to clone: all clones are the same servers.
+#[derive(Clone)]
+pub struct Servers {
+    servers: Arc<[Arc<Server>]>,
+    changes: watch::Sender<u64>,
+}
+
+/// What a server answered when it was asked for its tools.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// The server's name in the configuration.
+    pub server: String,
+    /// The names of the tools that it offers, as models see them.
+    pub tools: Vec<String>,
+    /// Its tools that are not offered, and why.
+    pub refused: Vec<Refused>,
+    /// Why there is no list: the server did not start, or said nothing in time.
+    pub error: Option<String>,
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.servers.iter().map(|server| &server.config.name)).finish()
+    }
+}
+
+impl Servers {
+    /// Servers of these configurations. Starts nothing.
+    ///
+    /// # Errors
+    /// A name that is none, a name that comes twice, a configuration without a program.
+    pub fn new(configs: impl IntoIterator<Item = ServerConfig>) -> Result<Servers, BadConfig> {
+        let (changes, mut names, mut servers) = (watch::Sender::new(0), BTreeSet::new(), Vec::new());
+        for config in configs {
+            config.check()?;
+            if !names.insert(config.name.to_lowercase()) {
+                return Err(BadConfig::Twice { name: config.name });
+            }
+            servers.push(Arc::new(Server::new(config, changes.clone())));
+        }
+        Ok(Servers { servers: servers.into(), changes })
+    }
+
+    /// Puts an actor for each server under the runtime's [`tool_servers`](Runtime::tool_servers). No process starts yet.
+    ///
+    /// Dropping the future leaves those that are there; a second call then says that they are.
+    ///
+    /// # Errors
+    /// [`AdminError`] if a child of that name is there already, or the runtime has ended.
+    pub async fn start_in(&self, runtime: &Runtime) -> Result<(), AdminError> {
+        let (supervisor, processes) = (runtime.tool_servers(), runtime.processes());
+        for server in &*self.servers {
+            supervisor.start_child(life::child(server, &processes)).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks each server for its tools, all at once: starts those that sleep. Waits for each no longer than its
+    /// [`start_limit`](ServerConfig::start_limit), and one wait of its supervisor.
+    ///
+    /// Dropping the future ends the wait; the starts go on.
+    pub async fn list(&self) -> Vec<Listed> {
+        join_all(self.servers.iter().map(listed)).await
+    }
+
+    /// The tools that are offered, as far as the servers have listed them, for [`Toolbox::new`](tamtam::tool::Toolbox::new).
+    #[must_use]
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let offers = self.servers.iter().filter_map(|server| Some((server, server.offer()?)));
+        let tools = offers.flat_map(|(server, offer)| {
+            let tool = |offered: &_| Arc::new(McpTool::new(server.clone(), Clone::clone(offered))) as Arc<dyn Tool>;
+            offer.tools.iter().map(tool).collect::<Vec<_>>()
+        });
+        tools.collect()
+    }
+
+    /// Offers the tools, as far as the servers have listed them, to all sessions of the runtime, in place of those that it had of
+    /// these servers. A session has them from its next model request on.
+    ///
+    /// # Errors
+    /// [`StartError::Tools`] if a model cannot be shown the set; the runtime then keeps the one that it has.
+    pub fn offer(&self, runtime: &Runtime) -> Result<(), StartError> {
+        let prefixes: Vec<_> = self.servers.iter().map(|server| format!("mcp_{}_", server.config.name)).collect();
+        let is_ours = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let tools = self.tools();
+        runtime.change_tools(|now| tools.iter().cloned().fold(now.without(is_ours), |all, tool| all.with(tool)))
+    }
+
+    /// Offers the tools again whenever a server has others, for as long as the future is polled. A set that a model cannot be shown
+    /// is passed over.
+    ///
+    /// It never resolves. It may be dropped at any moment. While it exists, a clone of the runtime does: end the runtime with
+    /// [`Runtime::shutdown`].
+    pub async fn keep_offered(&self, runtime: &Runtime) {
+        let mut changes = self.changes.subscribe();
+        drop(self.offer(runtime));
+        while changes.changed().await.is_ok() {
+            drop(self.offer(runtime));
+        }
+    }
+
+    /// Counts the changes of what the servers offer: a receiver sees each one, or a later one.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The figures of a server, as its node in the tree shows them; `None` if there is none of this name.
+    #[must_use]
+    pub fn figures(&self, name: &str) -> Option<ServerFigures> {
+        self.servers.iter().find(|server| server.config.name == name).map(|server| server.figures())
+    }
+}
+
+async fn listed(server: &Arc<Server>) -> Listed {
+    let user = server.user();
+    let connection = server.connection(&user).await;
+    let offer = server.offer().filter(|_| connection.is_ok());
+    let (tools, refused) = offer
+        .map(|offer| (offer.tools.iter().map(|tool| tool.name.clone()).collect(), offer.refused.clone()))
+        .unwrap_or_default();
+    Listed {
+        server: server.config.name.clone(),
+        tools,
+        refused,
+        error: connection.err().map(|error| error.to_string()),
+    }
+}
