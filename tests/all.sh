@@ -59,12 +59,8 @@ cargo_test() {
 }
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
 run build cargo_test --no-run --lib --bins --tests --benches
-<<<<<<< HEAD
 # The core's tests leave their events for the part `wire`.
-TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server
-=======
-run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp
->>>>>>> refs/heads/main
+TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp
 run bdd cargo_test --test bdd
 run doc cargo_test --doc
 # The page: its values, and then the whole of it in a browser, over the program.

@@ -10,19 +10,9 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request},
     http::{Uri, header, request::Parts},
 };
-<<<<<<< HEAD
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
-use tamtam::{
-    Runtime, Session, SessionId,
-    ops::{ListedSession, SessionQuery},
-    runtime::Kind,
-    session::Labels,
-};
-=======
-use serde::de::DeserializeOwned;
 use tamtam::{Runtime, Session, SessionId, session::Labels};
->>>>>>> refs/heads/main
 use tokio::sync::{Semaphore, watch};
 
 use crate::{

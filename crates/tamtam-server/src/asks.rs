@@ -19,7 +19,6 @@ use crate::{
     wire::{AnswerJson, NewBudget},
 };
 
-<<<<<<< HEAD
 /// An open ask.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AskShown {
@@ -27,25 +26,6 @@ pub(crate) struct AskShown {
     ask: Seq,
     #[serde(flatten)]
     about: AskAbout,
-=======
-/// The open asks: those of calls, those that children have handed up, and that of the budget.
-pub(crate) async fn list(Seen(session): Seen) -> Answered<Json<Value>> {
-    let state = session.peek().await?;
-    let calls = state.asks().map(|(ask, open)| of_call(&state, ask, open));
-    let tasks = state.task_asks().map(|(ask, open)| {
-        let asked = &open.asked;
-        json!({
-            "ask": ask, "kind": "task", "name": asked.name, "input": asked.input, "access": asked.access,
-            "expires": asked.expires, "question": asked.question, "from": asked.from, "offers": offers(&asked.access),
-            "digest": asked.digest(),
-        })
-    });
-    let budget = state.budget_ask().map(
-        |(ask, open)| json!({ "ask": ask, "kind": "budget", "breach": open.breach.shown(), "expires": open.expires }),
-    );
-    let asks: Vec<Value> = calls.chain(tasks).chain(budget).collect();
-    Ok(Json(json!({ "asks": asks })))
->>>>>>> refs/heads/main
 }
 
 /// What an ask is about.
@@ -68,6 +48,8 @@ enum AskAbout {
         question: Option<Arc<Question>>,
         /// What may be allowed for more than this call.
         offers: Vec<Offer>,
+        /// The digest of what is shown: an answer that names it is for this and nothing else.
+        digest: Option<String>,
     },
     /// A call of a child.
     Task {
@@ -85,6 +67,8 @@ enum AskAbout {
         from: Vec<AskFrom>,
         /// What may be allowed for more than this call.
         offers: Vec<Offer>,
+        /// The digest of what is shown: an answer that names it is for this and nothing else.
+        digest: String,
     },
     /// More of a budget.
     Budget {
@@ -102,8 +86,8 @@ pub(crate) struct Asks {
 }
 
 async fn open(session: &Session) -> Answered<Vec<AskShown>> {
-    let state = session.state().await?;
-    let calls = state.asks().map(|(ask, open)| AskShown { ask, about: of_call(&state, open) });
+    let state = session.peek().await?;
+    let calls = state.asks().map(|(ask, open)| AskShown { ask, about: of_call(&state, ask, open) });
     let tasks = state.task_asks().map(|(ask, open)| {
         let asked = &open.asked;
         let about = AskAbout::Task {
@@ -114,6 +98,7 @@ async fn open(session: &Session) -> Answered<Vec<AskShown>> {
             question: asked.question.clone(),
             from: asked.from.clone(),
             offers: offers(&asked.access),
+            digest: asked.digest(),
         };
         AskShown { ask, about }
     });
@@ -124,9 +109,8 @@ async fn open(session: &Session) -> Answered<Vec<AskShown>> {
     Ok(calls.chain(tasks).chain(budget).collect())
 }
 
-fn of_call(state: &Conversation, open: &OpenAsk) -> AskAbout {
+fn of_call(state: &Conversation, ask: Seq, open: &OpenAsk) -> AskAbout {
     let call = state.calls().find(|(ticket, _)| *ticket == open.call).map(|(_, call)| call);
-<<<<<<< HEAD
     AskAbout::Call {
         call: call.map(|call| call.id.clone()),
         name: call.map(|call| call.facts.tool.clone()),
@@ -135,6 +119,7 @@ fn of_call(state: &Conversation, open: &OpenAsk) -> AskAbout {
         expires: open.expires,
         question: open.question.clone(),
         offers: open.offers(),
+        digest: state.digest_of(ask),
     }
 }
 
@@ -146,13 +131,6 @@ pub(crate) async fn look(Seen(session): Seen, name: Named) -> Answered<Json<AskS
     let seq = name.seq()?;
     let ask = open(&session).await?.into_iter().find(|one| one.ask == seq);
     ask.map(Json).ok_or_else(|| Problem::not_found(format!("no ask {seq} is open")))
-=======
-    json!({
-        "ask": ask, "kind": "call", "call": call.map(|call| &call.id), "name": call.map(|call| &call.facts.tool),
-        "input": call.map(|call| &call.input), "access": open.access, "expires": open.expires,
-        "question": open.question, "offers": open.offers(), "digest": state.digest_of(ask),
-    })
->>>>>>> refs/heads/main
 }
 
 pub(crate) async fn answer(
@@ -174,7 +152,6 @@ pub(crate) async fn answer(
     Ok(Done)
 }
 
-<<<<<<< HEAD
 /// The standing grants.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Grants {
@@ -201,23 +178,15 @@ struct GrantShown {
 }
 
 pub(crate) async fn grants(Seen(session): Seen) -> Answered<Json<Grants>> {
-    let grants = session.grants().await?.into_iter().map(|grant| GrantShown {
+    let state = session.peek().await?;
+    let grants = state.grants.iter().map(|grant| GrantShown {
         allows: grant.allows(),
         id: grant.id,
         scope: grant.scope,
         turn: grant.turn,
-        rules: grant.rules,
-        who: grant.who,
+        rules: grant.rules.clone(),
+        who: grant.who.clone(),
         time: grant.time,
-=======
-pub(crate) async fn grants(Seen(session): Seen) -> Answered<Json<Value>> {
-    let state = session.peek().await?;
-    let grants = state.grants.iter().map(|grant| {
-        json!({
-            "id": grant.id, "scope": grant.scope, "turn": grant.turn, "rules": grant.rules, "who": grant.who,
-            "time": grant.time, "allows": grant.allows(),
-        })
->>>>>>> refs/heads/main
     });
     Ok(Json(Grants { grants: grants.collect() }))
 }
@@ -232,7 +201,6 @@ pub(crate) async fn revoke_all(Seen(session): Seen) -> Answered<Done> {
     Ok(Done)
 }
 
-<<<<<<< HEAD
 /// The budget, what was used, and what is left.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct BudgetShown {
@@ -249,11 +217,7 @@ pub(crate) struct BudgetShown {
 }
 
 pub(crate) async fn budget(Seen(session): Seen) -> Answered<Json<BudgetShown>> {
-    let state = session.state().await?;
-=======
-pub(crate) async fn budget(Seen(session): Seen) -> Answered<Json<Value>> {
     let state = session.peek().await?;
->>>>>>> refs/heads/main
     let budget = &state.settings.budget;
     Ok(Json(BudgetShown {
         session: budget.session.shown(),

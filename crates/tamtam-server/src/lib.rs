@@ -53,14 +53,9 @@ use tamtam::Runtime;
 
 pub use openapi::openapi;
 pub use options::{Denied, NewSession, RequestInfo, Scope, ServerOptions};
-<<<<<<< HEAD
-pub use serve::{Bound, ServeError, serve};
-pub use wire::{NewBudget, NewDelivery, NewLimits, NewMessage};
-=======
 pub use problem::Problem;
 pub use serve::{Bound, ServeError, serve, serve_beside};
-pub use wire::{NewBudget, NewLimits, NewMessage};
->>>>>>> refs/heads/main
+pub use wire::{NewBudget, NewDelivery, NewLimits, NewMessage};
 
 use app::App;
 
@@ -124,18 +119,9 @@ impl Server {
     /// The router, to be served or nested. It checks hosts, origins and tokens by itself.
     pub fn router(&self) -> Router {
         let app = self.app.clone();
-<<<<<<< HEAD
         routes::router()
-=======
-        Router::new()
-            .route("/", get(page::index))
-            .route("/page/{name}", get(page::file))
-            .route("/healthz", get(whole::health))
-            .route("/readyz", get(whole::ready))
-            .nest("/v1", v1())
             .with_state(app.clone())
             .merge(self.routes.clone())
->>>>>>> refs/heads/main
             .fallback(async || problem::Problem::not_found("there is nothing at this path"))
             .method_not_allowed_fallback(async || problem::Problem::method_not_allowed())
             .layer(middleware::from_fn_with_state(app, guard::guard))

@@ -9,12 +9,8 @@ use serde_json::json;
 use tamtam::{Delivery, Message, MessageId, Receipt, Seq, Session, session::MessageCursor};
 
 use crate::{
-<<<<<<< HEAD
     answer::{Accepted, Done},
-    app::{App, Asked, Named, Said, Seen},
-=======
-    app::{App, Granted, Named, Params, Said, Seen},
->>>>>>> refs/heads/main
+    app::{App, Asked, Granted, Named, Said, Seen},
     problem::{Answered, Problem},
     wire::NewMessage,
 };
@@ -39,17 +35,13 @@ pub(crate) async fn send(
     })
 }
 
-<<<<<<< HEAD
-pub(crate) async fn post(Seen(session): Seen, Said(new): Said<NewMessage>) -> Answered<Accepted<Receipt>> {
-=======
 pub(crate) async fn post(
     State(app): State<App>,
     Granted(scope): Granted,
     Seen(session): Seen,
     Said(new): Said<NewMessage>,
-) -> Answered<Response> {
+) -> Answered<Accepted<Receipt>> {
     app.shows_agent(&scope, new.agent.as_deref())?;
->>>>>>> refs/heads/main
     let (message, delivery) = (new.message()?, new.delivery()?);
     send(&session, &new, message, delivery).await.map(Accepted)
 }
@@ -98,15 +90,9 @@ pub(crate) async fn page(
 }
 
 /// The last entry of a session's tape. Wakes nothing.
-<<<<<<< HEAD
 async fn last_entry(app: &App, session: &Session) -> Answered<Seq> {
-    if app.is_awake(session.id())
-        && let Ok(state) = session.state().await
-=======
-async fn last_entry(app: &App, session: &Session) -> Answered<tamtam::Seq> {
     if session.is_awake()
         && let Ok(state) = session.peek().await
->>>>>>> refs/heads/main
     {
         return Ok(state.seq);
     }
@@ -125,7 +111,6 @@ fn cursor_of(cursor: &str) -> Answered<MessageCursor> {
     })
 }
 
-<<<<<<< HEAD
 /// The messages that wait.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Queue {
@@ -145,27 +130,19 @@ pub(crate) struct WaitingShown {
 }
 
 async fn all_waiting(session: &Session) -> Answered<Vec<WaitingShown>> {
-    let waiting = session.queue().await?;
-    let shown =
-        |one: tamtam::session::Waiting| WaitingShown { seq: one.seq, message: one.message, delivery: one.delivery };
-    Ok(waiting.into_iter().map(shown).collect())
-=======
-pub(crate) async fn queue(Seen(session): Seen) -> Answered<Json<Value>> {
     let state = session.peek().await?;
-    let shown = state
-        .steering
-        .iter()
-        .chain(&state.queue)
-        .map(|one| json!({ "seq": one.seq, "message": *one.message, "delivery": one.delivery }));
-    Ok(Json(json!({ "waiting": shown.collect::<Vec<_>>() })))
->>>>>>> refs/heads/main
+    let shown = |one: &tamtam::session::Waiting| WaitingShown {
+        seq: one.seq,
+        message: one.message.clone(),
+        delivery: one.delivery,
+    };
+    Ok(state.steering.iter().chain(&state.queue).map(shown).collect())
 }
 
 pub(crate) async fn queue(Seen(session): Seen) -> Answered<Json<Queue>> {
     Ok(Json(Queue { waiting: all_waiting(&session).await? }))
 }
 
-<<<<<<< HEAD
 pub(crate) async fn waiting(Seen(session): Seen, Named(id): Named) -> Answered<Json<WaitingShown>> {
     let waiting = all_waiting(&session).await?.into_iter().find(|one| one.message.id.as_str() == id);
     waiting.map(Json).ok_or_else(|| Problem::not_found(format!("no message {id} waits")))
@@ -181,17 +158,14 @@ pub(crate) async fn clear(Seen(session): Seen) -> Answered<Json<TakenBack>> {
     Ok(Json(TakenBack { messages: session.clear_queue().await? }))
 }
 
-pub(crate) async fn edit(Seen(session): Seen, Named(id): Named, Said(new): Said<NewMessage>) -> Answered<Done> {
-=======
 pub(crate) async fn edit(
     State(app): State<App>,
     Granted(scope): Granted,
     Seen(session): Seen,
     Named(id): Named,
     Said(new): Said<NewMessage>,
-) -> Answered<StatusCode> {
+) -> Answered<Done> {
     app.shows_agent(&scope, new.agent.as_deref())?;
->>>>>>> refs/heads/main
     if new.id.is_some()
         || new.delivery.is_some()
         || new.steering.is_some()

@@ -235,13 +235,8 @@ async fn shown(app: &App, session: &Session) -> Answered<SessionShown> {
     let id = session.id();
     let listed = app.runtime.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
     // A session that is stuck, or just parked, is shown without it.
-<<<<<<< HEAD
-    let state = if app.is_awake(id) { session.state().await.ok() } else { None };
-    let mut shown = SessionShown { listed, now: state.as_ref().map(now) };
-=======
     let state = if session.is_awake() { session.peek().await.ok() } else { None };
-    let mut shown = json!(listed);
->>>>>>> refs/heads/main
+    let mut shown = SessionShown { listed, now: state.as_ref().map(now) };
     if let Some(state) = &state {
         shown.listed.seq = state.seq;
         shown.listed.title = state.settings.title.clone().or(shown.listed.title);

@@ -16,7 +16,6 @@ use crate::{
     problem::{Answered, Problem},
 };
 
-<<<<<<< HEAD
 /// The open tasks.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Tasks {
@@ -41,16 +40,11 @@ pub(crate) struct TaskShown {
 }
 
 pub(crate) async fn list(Seen(session): Seen) -> Answered<Json<Tasks>> {
-    let state = session.state().await?;
-    let mut tasks = Vec::new();
-=======
-pub(crate) async fn list(Seen(session): Seen) -> Answered<Json<Value>> {
     let (state, mut tasks) = (session.peek().await?, Vec::new());
     if state.tasks().next().is_none() {
         // A session that sleeps has given none, and stays asleep.
-        return Ok(Json(json!({ "tasks": tasks })));
+        return Ok(Json(Tasks { tasks }));
     }
->>>>>>> refs/heads/main
     for child in session.tasks().await? {
         tasks.extend(shown(&state, &child).await);
     }

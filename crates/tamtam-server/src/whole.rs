@@ -98,21 +98,11 @@ impl IntoResponse for Readiness {
     }
 }
 
-<<<<<<< HEAD
 impl Answers for Readiness {
     fn describe(operation: &mut Operation<'_>) {
         operation.answers_json::<Health>("200", "It takes new work.");
         operation.answers_json::<Health>("503", "It goes down.");
     }
-=======
-pub(crate) async fn agents(State(app): State<App>, Granted(scope): Granted) -> Json<Value> {
-    let agents = app.runtime.agents();
-    let is_shown = |name: &str| (app.options.shows_agent)(&scope, name);
-    let agents: Vec<_> = agents.list().filter(|agent| !agent.hidden && is_shown(&agent.name)).map(|agent| {
-        json!({ "name": agent.name, "description": agent.description, "mode": agent.mode, "model": agent.model })
-    }).collect();
-    Json(json!({ "agents": agents }))
->>>>>>> refs/heads/main
 }
 
 pub(crate) async fn ready(State(app): State<App>) -> Readiness {
@@ -138,9 +128,10 @@ struct AgentShown {
     model: Option<ModelRef>,
 }
 
-pub(crate) async fn agents(State(app): State<App>, _: Granted) -> Answered<Json<Agents>> {
+pub(crate) async fn agents(State(app): State<App>, Granted(scope): Granted) -> Answered<Json<Agents>> {
     let agents = app.runtime.agents();
-    let agents = agents.list().filter(|agent| !agent.hidden).map(|agent| AgentShown {
+    let is_shown = |name: &str| (app.options.shows_agent)(&scope, name);
+    let agents = agents.list().filter(|agent| !agent.hidden && is_shown(&agent.name)).map(|agent| AgentShown {
         name: agent.name.clone(),
         description: agent.description.clone(),
         mode: agent.mode,
