@@ -103,7 +103,7 @@ pub struct Agent {
 
 /// What an agent may be chosen for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "agent-files", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "agent-files", feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AgentMode {

@@ -15,6 +15,7 @@ mod past;
 mod ring;
 pub(crate) mod shown;
 mod size;
+mod turns;
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -26,6 +27,7 @@ pub(crate) use of_entry::events_of;
 pub(crate) use past::{Past, PastPage};
 pub(crate) use ring::Ring;
 pub use ring::{EventStream, Next};
+pub use turns::{TurnEvent, TurnId, Turns};
 
 use crate::{
     tape::Cause,
@@ -34,6 +36,7 @@ use crate::{
 
 /// What happens when a budget does not allow the next piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BudgetThen {
@@ -75,6 +78,12 @@ impl std::fmt::Display for EventId {
     }
 }
 
+crate::words::schema::schema!(EventId, "EventId", {
+    "description": "The id of an event within its session: `SEQ.INCARNATION.SUB`. With incarnation 0 the event is durable.",
+    "type": "string",
+    "pattern": "^[0-9]+\\.[0-9]+\\.[0-9]+$",
+});
+
 impl Serialize for EventId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -114,6 +123,7 @@ impl<'de> Deserialize<'de> for EventId {
 
 /// One event of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Event {
     /// The version of the JSON form: [`EVENT_VERSION`].
@@ -138,6 +148,17 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+/// Adds lines of events to the file that `TAMTAM_EVENTS` names, if it names one: `tests/wire` holds them against their schema, with a
+/// program that is not ours.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn keep(lines: &str) {
+    if let Some(path) = std::env::var_os("TAMTAM_EVENTS") {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -156,6 +177,14 @@ mod tests {
             EventKind::CallProgress { ticket: Seq(3), title: Some("t".into()), metadata: json!({ "piece": 0.1 }) },
             EventKind::HookError { hook: "h".into(), callback: "on_event".into(), error: "e".into() },
             EventKind::StorageFailed { error: "full".into() },
+            EventKind::ReasoningDelta { text: "hm".into() },
+            EventKind::ReasoningEnded {},
+            // No test of the core restores files.
+            EventKind::Branch(BranchEvent::FilesRestored {
+                since: Seq(2),
+                files: vec!["a".into()],
+                refused: Vec::new(),
+            }),
         ];
         for kind in kinds {
             let id = EventId { seq: Seq(7), incarnation: 2, sub: 9 };
@@ -164,6 +193,7 @@ mod tests {
                 Event { v: EVENT_VERSION, id, session, time: Millis(5), cause: None, turn: None, step: None, kind };
             let text = serde_json::to_string(&event).unwrap();
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
+            keep(&format!("{text}\n"));
         }
     }
 

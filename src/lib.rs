@@ -53,6 +53,7 @@
 //! | `shell-policy` | no | rules judge a shell command by its syntax tree; without it only by its exact text |
 //! | `rules-file` | no | rules of permission from TOML and JSON |
 //! | `agent-files` | no | agents and commands from files; brings `rules-file` |
+//! | `schema` | no | `JsonSchema` of what a host shows: events, messages, the tree, crash reports, receipts, pages |
 //! | `sandbox` | no | shell commands confined by the kernel (Linux); brings `tools` |
 //!
 //! One wire is enough for [`model`]'s `HttpModel`, `HttpClient`, `HttpOptions`, `Endpoint`, `Provider`, `Router` and `PROVIDERS`.

@@ -52,7 +52,7 @@ use crate::{
 
 /// What a rule says to do. Ordered by strictness: the greater action is the stricter one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Action {
@@ -66,7 +66,7 @@ pub enum Action {
 
 /// One line of a ruleset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Rule {
     /// Which permission: `read`, `edit`, `bash`, `external_directory`, a tool's name, or `*`; `*` and `?` are wildcards.

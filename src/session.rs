@@ -60,7 +60,7 @@ pub use crate::task::{
 pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{PassivateError, SpawnError},
-    event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next},
+    event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next, TurnEvent, TurnId, Turns},
     hook::Operation,
     words::{
         depth::VALUE_DEPTH_MAX,
@@ -422,6 +422,7 @@ impl Session {
 
 /// The result of [`Session::abort`]: the workers of the turn are down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Aborted {
     /// Whether the tape has the abort. If not, the disk did not answer within a second: the abort stays in the inbox, and is

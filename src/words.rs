@@ -11,6 +11,7 @@ pub(crate) mod labels;
 pub(crate) mod message;
 pub(crate) mod pointers;
 pub(crate) mod sandbox;
+pub(crate) mod schema;
 pub(crate) mod secrets;
 pub(crate) mod setters;
 pub(crate) mod usage;

@@ -59,12 +59,15 @@ cargo_test() {
 }
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
 run build cargo_test --no-run --lib --bins --tests --benches
-run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp
+# The core's tests leave their events for the part `wire`.
+TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp
 run bdd cargo_test --test bdd
 run doc cargo_test --doc
 # The page: its values, and then the whole of it in a browser, over the program.
 run page-values npm --prefix "$page" test
 run page node "$page/run.mjs" --start target/debug/tamtam
+# The wire: what the server says it does, held against what it does by programs that are not ours; and the example clients.
+run wire bash tests/wire/run.sh
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
@@ -115,7 +118,7 @@ while read -r p f; do
   failed=$((failed + f))
 done < <(
   cat "$results"/*.log | sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p'
-  for part in bdd page-values page hosts first-hour api weight coverage-tests features; do
+  for part in bdd page-values page wire hosts first-hour api weight coverage-tests features; do
     sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$results/$part.log" | tail -n 1
   done
 )

@@ -28,6 +28,7 @@ use crate::{
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
@@ -207,6 +208,7 @@ pub enum EventKind {
         /// The ask's ticket.
         ask: Seq,
         /// The person's answer, if there was one.
+        #[cfg_attr(feature = "schema", schemars(with = "Option<shown::ShownGrant>"))]
         #[serde(default, skip_serializing_if = "Option::is_none", with = "shown::grant")]
         grant: Option<Grant>,
         /// Why the ask was closed without an answer.
@@ -267,6 +269,7 @@ pub enum EventKind {
         #[serde(flatten)]
         cost: ShownCost,
         /// What is left of the session's budget, for each limited resource.
+        #[cfg_attr(feature = "schema", schemars(with = "crate::kernel::ShownLimits"))]
         #[serde(default, skip_serializing_if = "Limits::is_none", with = "shown::limits")]
         left: Limits,
         /// Whether the answer was cut off by us.
@@ -276,6 +279,7 @@ pub enum EventKind {
     /// A turn is over.
     TurnFinished {
         /// How it ended.
+        #[cfg_attr(feature = "schema", schemars(with = "Outcome"))]
         #[serde(flatten, with = "shown::outcome")]
         outcome: Outcome,
         /// The newest text of the model in it.
@@ -304,6 +308,7 @@ pub enum EventKind {
     /// A limit did not allow the next piece of work. If a person is asked for more, the answer closes the ask as any other ask.
     Budget {
         /// The limit, and what would be needed.
+        #[cfg_attr(feature = "schema", schemars(with = "Breach"))]
         #[serde(flatten, with = "shown::breach")]
         breach: Breach,
         /// What happens now.
@@ -378,6 +383,7 @@ pub enum EventKind {
         /// How deep the child is below the topmost session.
         depth: u32,
         /// What the child may use of this session's budget.
+        #[cfg_attr(feature = "schema", schemars(with = "crate::kernel::ShownLimits"))]
         #[serde(default, skip_serializing_if = "Limits::is_none", with = "shown::limits")]
         grant: Limits,
         /// Whether the child existed before and is adopted.
@@ -400,6 +406,7 @@ pub enum EventKind {
         /// The child.
         child: SessionId,
         /// How the task ended.
+        #[cfg_attr(feature = "schema", schemars(with = "shown::ShownDown"))]
         #[serde(flatten, with = "shown::down")]
         down: Arc<Down>,
         /// The message that informs the model; left out if the model is not informed.
@@ -423,6 +430,7 @@ pub enum EventKind {
     /// This orphan has a parent again.
     Adopted {
         /// The new parent, and how the session is tied to it.
+        #[cfg_attr(feature = "schema", schemars(with = "shown::ShownTie"))]
         #[serde(flatten, with = "shown::tie")]
         tie: Tie,
     },

@@ -61,14 +61,16 @@ shown_as!(tie: Tie => |given| ShownTie::of(given), |read: ShownTie| read.back())
 shown_as!(down: Arc<Down> => |given| ShownDown::of(given), |read: ShownDown| Arc::new(read.back()));
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-enum ShownRaise {
+pub(crate) enum ShownRaise {
     Raise(ShownLimits),
 }
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
-enum ShownGrant {
+pub(crate) enum ShownGrant {
     Raise(ShownRaise),
     Other(Grant),
 }
@@ -91,7 +93,8 @@ impl ShownGrant {
 
 /// A new tie between parent and child.
 #[derive(Serialize, Deserialize)]
-struct ShownTie {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct ShownTie {
     parent: SessionId,
     ticket: Seq,
     link: Link,
@@ -113,7 +116,8 @@ impl ShownTie {
 
 /// The end of a task.
 #[derive(Serialize, Deserialize)]
-struct ShownDown {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct ShownDown {
     #[serde(flatten)]
     reason: DownReason,
     text: String,

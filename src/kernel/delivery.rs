@@ -13,6 +13,7 @@ use crate::{
 
 /// What becomes of a message when the session is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Delivery {
@@ -28,6 +29,7 @@ pub enum Delivery {
 /// What becomes of the calls of the running step when a message steers. If several steering messages wait,
 /// the strongest choice wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Steering {
@@ -43,6 +45,7 @@ pub enum Steering {
 /// A person's answer to an ask. For a budget ask, `Once` raises the limit by its own size, or by what is missing if that is more;
 /// `Always` and `Offered` lift the limit, whatever the scope; `Raise` says by how much; `Reject` ends the turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Grant {
@@ -59,6 +62,8 @@ pub enum Grant {
         offer: u32,
     },
     /// Only for a budget ask: the limits are raised by these amounts. For a call it is refused.
+    // Events show it with money in millionths of a dollar (`event/shown.rs`), and only so it is on a wire.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     Raise(Limits),
     /// This call may not run. With a message the model is told and goes on; without one the turn ends.
     Reject(Option<String>),
@@ -81,6 +86,7 @@ impl Grant {
 
 /// How far a standing grant reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scope {

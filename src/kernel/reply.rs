@@ -62,6 +62,7 @@ pub(crate) struct Receipt {
 
 /// What becomes of an accepted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Disposition {

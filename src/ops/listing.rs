@@ -33,6 +33,7 @@ pub use query::{SessionCursor, SessionQuery};
 
 /// A page of sessions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SessionPage {
     /// The sessions, most recently used first.
@@ -52,6 +53,7 @@ pub struct SessionPage {
 
 /// A session on a list.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ListedSession {
     /// The id of the session.
@@ -62,6 +64,7 @@ pub struct ListedSession {
     /// The name of its agent.
     pub agent: Option<String>,
     /// The model that it uses.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(with = "crate::event::shown::maybe_model")]
     pub model: Option<ModelRef>,
     /// The folder that it works in.
@@ -88,6 +91,7 @@ pub struct ListedSession {
     /// Tokens of these requests.
     pub usage: Option<Usage>,
     /// The cost of that usage. An unknown cost is not zero: see [`Cost::exact`].
+    #[cfg_attr(feature = "schema", schemars(with = "Option<crate::words::usage::ShownCost>"))]
     #[serde(flatten, with = "crate::event::shown::maybe_cost")]
     pub cost: Option<Cost>,
     /// The part of these figures that its tasks used; `None` if it gave none. Each child is also a session in the list.

@@ -53,6 +53,7 @@ fn is_among(names: &str, name: &str) -> bool {
 
 /// Something that a person may allow for more than one call, when a call is asked about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Offer {
     /// The number of the offer among those of its ask, from 1. The answer names it.

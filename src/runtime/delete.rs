@@ -40,6 +40,7 @@ const WORDS_AGAIN: Duration = Duration::from_millis(20);
 
 /// The outcome of [`Runtime::delete`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Deletion {
     /// Whether the session is gone, or hidden: then only its forks can read it, and it goes with the last of them.

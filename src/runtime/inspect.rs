@@ -88,6 +88,7 @@ impl Runtime {
 
 /// All that is known of one node. As text through `Display`, as JSON through `Serialize`.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Inspection {
     /// The node, with what is shown under it.
@@ -153,6 +154,7 @@ fn next(node: &Node) -> Option<&'static str> {
 
 /// Counts over the whole tree at one moment. As text through `Display`, as JSON through `Serialize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Count {
     /// Supervised processes, including those that are down.

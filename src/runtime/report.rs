@@ -26,6 +26,7 @@ use crate::{
 
 /// The supervision tree at one moment. As text through `Display`, as JSON through `Serialize`.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 #[non_exhaustive]
 pub struct Tree {
@@ -59,6 +60,7 @@ pub struct Recovered {
 
 /// A session that is kept stopped: it crashed too often, or an operator said so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Parked {
     /// The id of the session.

@@ -30,6 +30,7 @@ use crate::{
 
 /// The result of a rollback, an undo or a redo.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Rollback {
     /// The entry that records the rollback.

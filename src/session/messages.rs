@@ -31,6 +31,7 @@ pub const MESSAGES_MAX: usize = 1_000;
 
 /// A place in a conversation, in front of a message. It stays valid while messages are added, and while they are taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MessageCursor {
     /// The entry that brought the message after this place.
@@ -41,6 +42,7 @@ pub struct MessageCursor {
 
 /// One page of a conversation's messages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MessagePage {
     /// The messages with their parts, newest first.

@@ -18,6 +18,7 @@ use crate::{
 
 /// Proof that a message was accepted: it is on the tape. Dropping the receipt changes nothing.
 #[derive(Clone, Debug, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Receipt {
     /// The id of the message.
@@ -67,11 +68,13 @@ fn outcome(state: &State, id: &MessageId) -> Option<Result<Arc<TurnEnd>, SendErr
 
 /// How a turn ended, and what the model said last in it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Answer {
     /// The id of the turn.
     pub turn: Seq,
     /// How it ended.
+    #[cfg_attr(feature = "schema", schemars(with = "Outcome"))]
     #[serde(flatten, with = "crate::event::shown::outcome")]
     pub outcome: Outcome,
     /// The newest text of the model in this turn; empty if the model wrote none.
@@ -81,9 +84,11 @@ pub struct Answer {
     /// Tokens: the provider's own figures.
     pub usage: Usage,
     /// What the turn itself used, estimates included, and what that cost.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::kernel::ShownSpent"))]
     #[serde(with = "crate::event::shown::spent")]
     pub spent: Spent,
     /// What the session's tasks used that were over while the turn ran, with their own tasks: not in `spent`.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::kernel::ShownSpent"))]
     #[serde(with = "crate::event::shown::spent")]
     pub spent_by_tasks: Spent,
 }

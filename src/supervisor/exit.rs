@@ -13,6 +13,7 @@ use crate::{supervisor::panics::last_location, words::panic_text};
 
 /// How a child or a supervisor ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", content = "detail", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ExitReason {
@@ -67,6 +68,7 @@ impl fmt::Display for ExitReason {
 
 /// What is known about a panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PanicReport {
     /// The text of the panic.

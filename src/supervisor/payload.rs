@@ -92,6 +92,11 @@ impl PartialEq for NodePayload {
     }
 }
 
+crate::words::schema::schema!(NodePayload, "NodePayload", {
+    "description": "The fields that the owner of the node adds to it.",
+    "type": "object",
+});
+
 impl Serialize for NodePayload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.fields().serialize(serializer)

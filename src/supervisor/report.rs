@@ -27,6 +27,7 @@ use crate::{
 
 /// What a supervisor did about the end or the failed start of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
@@ -49,6 +50,7 @@ pub enum Decision {
 
 /// The phase in which a child ended; the words are those of OTP's supervisor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Context {
@@ -87,6 +89,7 @@ impl fmt::Display for Context {
 /// An unexpected end or a failed start of a child, or a stop that went wrong: OTP's four facts (supervisor, context, reason,
 /// offender), what the child was doing, and what the supervisor did about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CrashReport {
     /// The number of the report. Counts up over all reports of the runtime, from 1.

@@ -25,6 +25,7 @@ const EVENTS_REPORTED: usize = 16;
 
 /// One of the last events of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Happened {
     /// How long ago, in milliseconds.
@@ -43,6 +44,7 @@ pub struct Happened {
 
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HappenedKind {

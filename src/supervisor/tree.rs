@@ -26,6 +26,7 @@ const BUSY_AFTER: Duration = Duration::from_millis(100);
 
 /// One actor, supervisor or worker at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Node {
     /// The key of the node: unique within its runtime, for as long as the node exists.

@@ -13,6 +13,7 @@ use crate::words::ids::{MessageId, Millis, Seq};
 
 /// The reason why an entry was written. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
@@ -26,6 +27,7 @@ pub enum Cause {
 ///
 /// The line adds what the core need not know: format version, session, a UUIDv7, the anchor and the checksum chain.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TapeEntry {
     /// Its number: that of the entry before plus 1; the first is 1.
@@ -42,10 +44,12 @@ pub struct TapeEntry {
     pub ticket: Option<Seq>,
     /// The input that it followed from, as JSON: on the first entry that an input wrote. The later entries of the same append
     /// without their own input belong to the same input.
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Value"))]
     pub input: Option<Box<RawValue>>,
     /// The kind of the entry: names the shape of `data`.
     pub kind: String,
     /// The content, as JSON.
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Value"))]
     pub data: Box<RawValue>,
 }
 

@@ -20,6 +20,7 @@ use crate::words::ids::{Seq, SessionId};
 
 /// The outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Deleted {

@@ -12,7 +12,7 @@ use crate::words::ids::SessionId;
 
 /// How far a task is: shown while it runs, and never recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TaskProgress {
     /// The version of the envelope.
@@ -49,7 +49,7 @@ pub struct TaskProgress {
 
 /// A call of the child that is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TaskEvent {
     /// Which tool.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Equal accesses want the same: what a person allowed for always holds for equal accesses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Access {
     /// The permission that is needed, such as `read`, `edit`, `bash` or `external_directory`; for other tools usually the tool's
@@ -29,6 +30,7 @@ pub struct Access {
 
 /// How a part of a shell command is judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ShellPart {
@@ -78,6 +80,7 @@ pub enum ShellPart {
 
 /// The words of a command of which some are known only when it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct UnknownWords {
     /// The command, with U+0001 for an unknown part, and U+0002 for names of files.
@@ -89,6 +92,7 @@ pub struct UnknownWords {
 
 /// A file that a command reads by name, or files that it may read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ReadPath {
     /// The path, with U+0001 for any text and U+0002 for names of files if the command may read files that it does not name.

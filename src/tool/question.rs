@@ -31,6 +31,7 @@ const CUT: &str = "\n... [truncated]";
 /// With at least one access the question is about a permission, and the rules may answer it. Without an access no rule can answer
 /// it, and a person always is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Question {
     /// What is asked, in one line.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// A [`Seq`] also names what its entry opened: a turn, or a ticket such as a model request or a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
@@ -56,6 +57,7 @@ pub const NAME_BYTES_MAX: usize = 256;
 /// assert!("../elsewhere".parse::<SessionId>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(Arc<str>);
 
@@ -123,6 +125,7 @@ macro_rules! text_id {
     ($(#[$doc:meta])* $vis:vis $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(transparent)]
         $vis struct $name(Arc<str>);
 
@@ -252,6 +255,7 @@ fn uuid_at(now: std::time::SystemTime) -> uuid::Uuid {
 
 /// A moment: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Millis(pub u64);
 

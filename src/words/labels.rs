@@ -34,6 +34,7 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// # Ok::<(), BadLabel>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Labels(Arc<BTreeMap<String, String>>);
 

@@ -48,6 +48,7 @@ pub(crate) const NOT_THE_USER: &str = "[The runtime put this here, not the user.
 /// assert_eq!(message.text(), "Look at README.md");
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Message {
     /// The id of the message. A second message with the same id is the same message, and is not taken twice.
@@ -163,6 +164,7 @@ impl From<String> for Message {
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Role {
@@ -174,6 +176,7 @@ pub enum Role {
 
 /// When a message was made, and when it was complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MessageTime {
     /// When the message was begun.
@@ -185,6 +188,7 @@ pub struct MessageTime {
 
 /// When something that takes time began and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Span {
     /// When it began.

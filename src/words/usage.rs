@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// Tokens of one request, or a sum of several. The field that holds them says whether they are the provider's own figures or an
 /// estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Usage {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use axum::{
     body::{Body, to_bytes},
-    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
-    http::{header, request::Parts},
+    extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request},
+    http::{Uri, header, request::Parts},
 };
-use serde::de::DeserializeOwned;
+use schemars::JsonSchema;
+use serde::{Deserialize, de::DeserializeOwned};
 use tamtam::{Runtime, Session, SessionId, session::Labels};
 use tokio::sync::{Semaphore, watch};
 
@@ -111,10 +112,10 @@ pub(crate) fn has(labels: &Labels, wanted: &Labels) -> bool {
 pub(crate) struct Seen(pub(crate) Session);
 
 /// A part of the path.
-async fn part_of_path(parts: &mut Parts, name: &str) -> Answered<String> {
+async fn part_of_path(parts: &mut Parts, is_it: impl Fn(&str) -> bool) -> Answered<String> {
     let path = RawPathParams::from_request_parts(parts, &()).await;
     let path = path.map_err(|_| Problem::malformed("the path is no UTF-8"))?;
-    let part = path.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+    let part = path.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value.to_owned());
     part.ok_or_else(|| Problem::not_found("there is nothing at this path"))
 }
 
@@ -122,13 +123,13 @@ impl FromRequestParts<App> for Seen {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Seen, Problem> {
-        let id = part_of_path(parts, "id").await?;
+        let id = part_of_path(parts, |name| name == "id").await?;
         let Granted(scope) = Granted::from_request_parts(parts, app).await?;
         app.seen(&scope, &id).await.map(Seen)
     }
 }
 
-/// The second name in a path: a message, an ask, a grant, a ticket, or the node of a lever.
+/// The name in a path besides that of the session: a message, an ask, a grant, a ticket, or the node of a lever.
 pub(crate) struct Named(pub(crate) String);
 
 impl Named {
@@ -142,7 +143,7 @@ impl FromRequestParts<App> for Named {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Named, Problem> {
-        part_of_path(parts, "name").await.map(Named)
+        part_of_path(parts, |name| name != "id").await.map(Named)
     }
 }
 
@@ -168,43 +169,53 @@ impl FromRequestParts<App> for Granted {
     }
 }
 
-/// The query of a request, name by name. What is left at the end is unknown, and refused.
-pub(crate) struct Params(Vec<(String, String)>);
+/// What begins the name of a parameter that filters by a label.
+const LABEL: &str = "label.";
 
-impl Params {
-    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
-        let place = self.0.iter().position(|(key, _)| key == name)?;
-        Some(self.0.swap_remove(place).1)
-    }
+/// The query of a request. An unknown or repeated parameter is refused. Where it is `LABELLED`, parameters that filter by labels are
+/// left to [`Labelled`].
+pub(crate) struct Asked<Q, const LABELLED: bool = false>(pub(crate) Q);
 
-    /// A value that must be of a type.
-    pub(crate) fn parse<T: std::str::FromStr>(&mut self, name: &str) -> Answered<Option<T>> {
-        let Some(value) = self.take(name) else { return Ok(None) };
-        value.parse().map(Some).map_err(|_| Problem::invalid(format!("`{name}` cannot be {value:?}")))
-    }
+impl<Q: DeserializeOwned, const LABELLED: bool> FromRequestParts<App> for Asked<Q, LABELLED> {
+    type Rejection = Problem;
 
-    /// The values whose names begin with this prefix.
-    pub(crate) fn with_prefix(&mut self, prefix: &str) -> Vec<(String, String)> {
-        let (with, without) = std::mem::take(&mut self.0).into_iter().partition(|(key, _)| key.starts_with(prefix));
-        self.0 = without;
-        let with: Vec<(String, String)> = with;
-        with.into_iter().map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
-    }
-
-    pub(crate) fn end(self) -> Answered<()> {
-        match self.0.first() {
-            Some((key, _)) => Err(Problem::invalid(format!("unknown or repeated parameter `{key}`"))),
-            None => Ok(()),
-        }
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Asked<Q, LABELLED>, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let own: Vec<&str> = query.split('&').filter(|pair| !LABELLED || !pair.starts_with(LABEL)).collect();
+        let own = Uri::builder().path_and_query(format!("/?{}", own.join("&"))).build();
+        let own = own.map_err(|_| Problem::malformed("the query cannot be read"))?;
+        Query::try_from_uri(&own).map(|Query(query)| Asked(query)).map_err(Problem::invalid)
     }
 }
 
-impl FromRequestParts<App> for Params {
+/// The labels by which a request filters: `label.KEY=VALUE`.
+pub(crate) struct Labelled(pub(crate) Vec<(String, String)>);
+
+impl FromRequestParts<App> for Labelled {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Params, Problem> {
-        let query = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-        query.map(|query| Params(query.0)).map_err(|_| Problem::malformed("the query cannot be read"))
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Labelled, Problem> {
+        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        let Query(pairs) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
+        let label = |(key, value): (String, String)| Some((key.strip_prefix(LABEL)?.to_owned(), value));
+        Ok(Labelled(pairs.into_iter().filter_map(label).collect()))
+    }
+}
+
+/// A query that says nothing.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoQuery {}
+
+/// The last event that a client has had, as a browser says when it comes again.
+pub(crate) struct LastEventId(pub(crate) Option<String>);
+
+impl FromRequestParts<App> for LastEventId {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LastEventId, Self::Rejection> {
+        let id = parts.headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?").to_owned());
+        Ok(LastEventId(id))
     }
 }
 

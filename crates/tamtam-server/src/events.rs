@@ -11,26 +11,29 @@
 //! A change must keep that a stream ends with exactly one named frame (`lagged`, `draining` or `ended`), and that no id is sent for
 //! what cannot be resumed.
 
-use std::{convert::Infallible, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
 use axum::{
     extract::State,
-    http::HeaderMap,
     response::{
         IntoResponse, Response, Sse,
         sse::{Event as Frame, KeepAlive},
     },
 };
 use futures_util::{StreamExt as _, stream};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tamtam::{
     Event, EventKind, EventStream, Seq,
-    session::{EventId, Next},
+    session::{EventId, Next, TurnEvent, Turns},
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
-    app::{App, Params, Seen},
+    answer::{Events, Frames},
+    app::{App, Asked, LastEventId, Seen},
+    describe::Operation,
     problem::{Answered, Problem},
 };
 
@@ -78,19 +81,96 @@ impl Place {
     }
 }
 
+/// 0 or 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum Flag {
+    /// No.
+    #[serde(rename = "0")]
+    Off,
+    /// Yes.
+    #[serde(rename = "1")]
+    On,
+}
+
+impl Flag {
+    fn on() -> Flag {
+        Flag::On
+    }
+
+    fn off() -> Flag {
+        Flag::Off
+    }
+}
+
+/// A view of the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum View {
+    /// Messages of a front end: `turn_start`, `stream_chunk`, …, `turn_end`, `agent_complete`.
+    Turns,
+}
+
+/// What a reader wants.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listening {
+    /// An entry (`SEQ`), or the id of a durable event (`SEQ.0.SUB`): the stream begins behind it. From now on without it.
+    after: Option<String>,
+    /// Whether deltas come too.
+    #[serde(default = "Flag::on")]
+    #[schemars(extend("default" = "1"))]
+    deltas: Flag,
+    /// Under which names the events come; under their own by default.
+    view: Option<View>,
+    /// Whether this reader answers no asks.
+    #[serde(default = "Flag::off")]
+    #[schemars(extend("default" = "0"))]
+    looks_on: Flag,
+}
+
+/// The client read too slowly, and comes again with its last id.
+#[derive(Serialize, JsonSchema)]
+struct Lagged {
+    /// How many events it missed.
+    missed: u64,
+}
+
+/// The server goes down.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Draining {
+    /// When the client comes again, in milliseconds.
+    retry_ms: u64,
+}
+
+/// The stream is over for good.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Over {
+    /// Why.
+    pub(crate) why: &'static str,
+}
+
+/// The frames of a session's stream.
+pub(crate) struct SessionFrames;
+
+impl Frames for SessionFrames {
+    fn frames(operation: &mut Operation<'_>) -> Vec<(&'static str, Value)> {
+        vec![
+            ("message", json!({ "anyOf": [operation.shown::<Event>(), operation.shown::<TurnEvent>()] })),
+            ("lagged", operation.shown::<Lagged>()),
+            ("draining", operation.shown::<Draining>()),
+            ("ended", operation.shown::<Over>()),
+        ]
+    }
+}
+
 pub(crate) async fn events(
     State(app): State<App>,
     Seen(session): Seen,
-    headers: HeaderMap,
-    mut params: Params,
-) -> Answered<Response> {
-    let after = params.take("after");
-    let deltas = flag(&mut params, "deltas", true)?;
-    let looks_on = flag(&mut params, "looks_on", false)?;
-    params.end()?;
+    LastEventId(last): LastEventId,
+    Asked(asked): Asked<Listening>,
+) -> Answered<Events<SessionFrames>> {
     // A browser that reconnects repeats its address, so the header is newer.
-    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?").to_owned());
-    let place = last.or(after).filter(|place| !place.is_empty()).map(|place| Place::read(&place)).transpose()?;
+    let place = last.or(asked.after).filter(|place| !place.is_empty()).map(|place| Place::read(&place)).transpose()?;
     let permit = app.subscribers.clone().try_acquire_owned().map_err(|_| Problem::too_many("event streams"))?;
     let mut events = match place {
         Some(place) => session.events_after(place.after()).await?,
@@ -102,13 +182,22 @@ pub(crate) async fn events(
             session.events()
         }
     };
-    if looks_on {
+    if asked.looks_on == Flag::On {
         events.look_on();
     }
     let draining = app.draining.subscribe();
-    let stream = Streaming { events, place, deltas, draining, is_over: false, _permit: permit };
+    let stream = Streaming {
+        events,
+        turns: asked.view.map(|View::Turns| Turns::default()),
+        ready: VecDeque::new(),
+        place,
+        deltas: asked.deltas == Flag::On,
+        draining,
+        is_over: false,
+        _permit: permit,
+    };
     let frames = stream::unfold(stream, |mut stream| async move { stream.frame().await.map(|frame| (frame, stream)) });
-    Ok(respond(frames, app.options.beat))
+    Ok(Events::new(respond(frames, app.options.beat)))
 }
 
 /// A response that begins with the time after which a client comes again, and beats.
@@ -119,18 +208,13 @@ pub(crate) fn respond(frames: impl stream::Stream<Item = Frame> + Send + 'static
     ([("x-accel-buffering", "no")], beating).into_response()
 }
 
-fn flag(params: &mut Params, name: &str, default: bool) -> Answered<bool> {
-    match params.take(name).as_deref() {
-        None => Ok(default),
-        Some("0") => Ok(false),
-        Some("1") => Ok(true),
-        Some(_) => Err(Problem::invalid(format!("`{name}` is 0 or 1"))),
-    }
-}
-
 /// One client's stream.
 struct Streaming {
     events: EventStream,
+    /// The fold of the turn view, if that is asked for.
+    turns: Option<Turns>,
+    /// Frames of one event that come next.
+    ready: VecDeque<Frame>,
     place: Option<Place>,
     deltas: bool,
     draining: watch::Receiver<bool>,
@@ -146,6 +230,9 @@ impl Streaming {
             return None;
         }
         loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Some(frame);
+            }
             let next = tokio::select! {
                 // First what has happened: the end of a turn that a drain waited for is told before the stream ends.
                 biased;
@@ -153,16 +240,15 @@ impl Streaming {
                 () = is_true(&mut self.draining) => return Some(self.last(draining())),
             };
             match next {
-                Some(Next::Event(event)) if self.leaves_out(&event) => {}
-                Some(Next::Event(event)) => return Some(frame_of(&event)),
+                Some(Next::Event(event)) => self.ready = self.frames_of(&event),
                 Some(Next::Lagged(missed)) => {
-                    return Some(self.last(named("lagged", &json!({ "missed": missed }))));
+                    return Some(self.last(named("lagged", &Lagged { missed })));
                 }
                 Some(_) => {}
                 None if *self.draining.borrow() => return Some(self.last(draining())),
                 None => {
-                    let why = json!({ "why": "the session was deleted, or its runtime is down" });
-                    return Some(self.last(named("ended", &why)));
+                    let why = "the session was deleted, or its runtime is down";
+                    return Some(self.last(named("ended", &Over { why })));
                 }
             }
         }
@@ -171,6 +257,24 @@ impl Streaming {
     fn last(&mut self, frame: Frame) -> Frame {
         self.is_over = true;
         frame
+    }
+
+    /// The frames of an event. Where it has several, the last one has its id: a client that breaks off between them gets all again.
+    fn frames_of(&mut self, event: &Event) -> VecDeque<Frame> {
+        let mut frames: VecDeque<Frame> = match &mut self.turns {
+            // Events that the client has had count for the view too.
+            Some(turns) => turns.next(event).iter().map(data).collect(),
+            None => [data(event)].into(),
+        };
+        if self.leaves_out(event) {
+            return VecDeque::new();
+        }
+        if event.id.is_durable()
+            && let Some(last) = frames.pop_back()
+        {
+            frames.push_back(last.id(event.id.to_string()));
+        }
+        frames
     }
 
     fn leaves_out(&self, event: &Event) -> bool {
@@ -189,20 +293,19 @@ pub(crate) async fn is_true(value: &mut watch::Receiver<bool>) {
     }
 }
 
-fn frame_of(event: &Event) -> Frame {
-    // No event has a key that is not text, which is all that could fail; JSON has no line break of its own.
-    let data = serde_json::to_string(event).unwrap_or_default();
-    let frame = Frame::default().data(data);
-    if event.id.is_durable() { frame.id(event.id.to_string()) } else { frame }
+fn data(value: &impl Serialize) -> Frame {
+    // No value here has a key that is not text, which is all that could fail; JSON has no line break of its own.
+    Frame::default().data(serde_json::to_string(value).unwrap_or_default())
 }
 
-pub(crate) fn named(name: &'static str, data: &serde_json::Value) -> Frame {
-    Frame::default().event(name).data(data.to_string())
+pub(crate) fn named(name: &'static str, data: &impl Serialize) -> Frame {
+    // The name first: a reader that goes line by line knows what the data is.
+    Frame::default().event(name).data(json!(data).to_string())
 }
 
 pub(crate) fn draining() -> Frame {
     let retry_ms = u64::try_from(COME_BACK.as_millis()).unwrap_or(u64::MAX);
-    named("draining", &json!({ "retry_ms": retry_ms })).retry(COME_BACK)
+    named("draining", &Draining { retry_ms }).retry(COME_BACK)
 }
 
 #[cfg(test)]

@@ -11,10 +11,13 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
+    answer::Done,
     app::{App, Said},
+    describe::{Answers, Operation},
     options::{Denied, RequestInfo, Scope, Secret, ServerOptions},
     problem::{Answered, Problem, Refused},
 };
@@ -36,7 +39,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         Err(problem) => problem.into_response(),
     };
     if let Some(Refused(kind)) = response.extensions().get() {
-        tracing::debug!(%method, path, status = response.status().as_u16(), kind, "request refused");
+        tracing::debug!(%method, path, status = response.status().as_u16(), kind = kind.as_str(), "request refused");
     }
     response
 }
@@ -69,8 +72,9 @@ impl From<Denied> for Problem {
     }
 }
 
-fn is_open(path: &str) -> bool {
-    matches!(path, "/" | "/healthz" | "/readyz" | "/v1/login" | "/v1/logout") || path.starts_with("/page/")
+pub(crate) fn is_open(path: &str) -> bool {
+    matches!(path, "/" | "/healthz" | "/readyz" | "/openapi.json" | "/v1/login" | "/v1/logout")
+        || path.starts_with("/page/")
 }
 
 /// The host that the client named, with its port.
@@ -130,28 +134,49 @@ fn has_token(secret: &Secret, headers: &HeaderMap) -> bool {
     ours.filter(|(name, _)| *name == COOKIE).any(|(_, value)| cookie.is(value))
 }
 
-#[derive(Deserialize)]
+/// What a person signs in with.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Login {
+    /// The token.
     token: String,
 }
 
 /// Gives a page the cookie, so that no token stands in an address.
-pub(crate) async fn login(State(app): State<App>, Said(login): Said<Login>) -> Answered<Response> {
-    let Some(secret) = &app.options.token else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+pub(crate) async fn login(State(app): State<App>, Said(login): Said<Login>) -> Answered<Cookie> {
+    let Some(secret) = &app.options.token else { return Ok(Cookie(None)) };
     if !secret.is(&login.token) {
         return Err(Problem::unauthorized());
     }
-    Ok(with_cookie(&secret.cookie(), ""))
+    Ok(Cookie::of(&secret.cookie(), ""))
 }
 
-pub(crate) async fn logout(_: Method) -> Response {
-    with_cookie("", "; Max-Age=0")
+pub(crate) async fn logout(_: Method) -> Cookie {
+    Cookie::of("", "; Max-Age=0")
 }
 
-fn with_cookie(value: &str, more: &str) -> Response {
-    let cookie = format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/{more}");
-    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+/// 204, with a cookie if there is one to set.
+pub(crate) struct Cookie(Option<String>);
+
+impl Cookie {
+    fn of(value: &str, more: &str) -> Cookie {
+        Cookie(Some(format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/{more}")))
+    }
+}
+
+impl IntoResponse for Cookie {
+    fn into_response(self) -> Response {
+        match self.0 {
+            Some(cookie) => (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response(),
+            None => StatusCode::NO_CONTENT.into_response(),
+        }
+    }
+}
+
+impl Answers for Cookie {
+    fn describe(operation: &mut Operation<'_>) {
+        Done::describe(operation);
+    }
 }
 
 #[cfg(test)]

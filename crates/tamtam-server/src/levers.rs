@@ -1,26 +1,26 @@
 //! The levers of one session: abort, pause, compact, fork, go back, and commands.
 
-use axum::{
-    Json,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use axum::Json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tamtam::{
+    Receipt, SessionId, Steering,
     runtime::Commanded,
-    session::{ForkOptions, Point},
+    session::{Aborted, ForkOptions, Point, Rollback},
 };
 
 use crate::{
+    answer::{Accepted, Done, Made},
     app::{Said, Seen},
     problem::{Answered, Problem},
-    wire,
+    wire::{self, NewDelivery},
 };
 
-#[derive(Default, Deserialize)]
+/// Why something is to be stopped.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Reason {
+    /// In words for people.
     reason: Option<String>,
 }
 
@@ -31,82 +31,114 @@ impl Reason {
 }
 
 /// A body that says nothing.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-pub(crate) async fn abort(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<Json<Value>> {
-    Ok(Json(json!(session.abort(reason.words()).await?)))
+pub(crate) async fn abort(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<Json<Aborted>> {
+    Ok(Json(session.abort(reason.words()).await?))
 }
 
-pub(crate) async fn end(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<StatusCode> {
+pub(crate) async fn end(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<Done> {
     session.end(reason.words()).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
 /// Levers that take nothing and say nothing.
 macro_rules! plain {
-    ($($name:ident),*) => { $(pub(crate) async fn $name(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<StatusCode> {
+    ($($name:ident),*) => { $(pub(crate) async fn $name(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Done> {
         session.$name().await?;
-        Ok(StatusCode::NO_CONTENT)
+        Ok(Done)
     })* };
 }
 
 plain!(pause, resume, go_on, compact, undo_compaction, reset_loops);
 
-#[derive(Default, Deserialize)]
+/// A fork to be made.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "NewFork")]
 pub(crate) struct Fork {
+    /// From where; from the newest entry by default.
     at: Option<Point>,
+    /// Its id; a new one if none is given. The same id again is the same fork.
     id: Option<String>,
 }
 
-pub(crate) async fn fork(Seen(session): Seen, Said(fork): Said<Fork>) -> Answered<Response> {
+pub(crate) async fn fork(Seen(session): Seen, Said(fork): Said<Fork>) -> Answered<Made<SessionNamed>> {
     let mut options = ForkOptions::newest();
     options.at = fork.at;
     options.id = fork.id.map(|id| id.parse()).transpose()?;
     let fork = session.fork(options).await?;
-    Ok((StatusCode::CREATED, Json(json!({ "session": fork.id() }))).into_response())
+    Ok(Made(SessionNamed { session: fork.id().clone() }))
 }
 
-#[derive(Deserialize)]
+/// A session by its id.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SessionNamed {
+    /// Its id.
+    session: SessionId,
+}
+
+/// A way back.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Back {
+    /// To where.
     to: Point,
 }
 
-pub(crate) async fn rollback(Seen(session): Seen, Said(back): Said<Back>) -> Answered<Json<Value>> {
-    Ok(Json(json!(session.rollback(back.to).await?)))
+pub(crate) async fn rollback(Seen(session): Seen, Said(back): Said<Back>) -> Answered<Json<Rollback>> {
+    Ok(Json(session.rollback(back.to).await?))
 }
 
-pub(crate) async fn undo(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Json<Value>> {
-    Ok(Json(json!(session.undo().await?)))
+pub(crate) async fn undo(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Json<Rollback>> {
+    Ok(Json(session.undo().await?))
 }
 
-pub(crate) async fn redo(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Json<Value>> {
-    Ok(Json(json!(session.redo().await?)))
+pub(crate) async fn redo(Seen(session): Seen, Said(Nothing {}): Said<Nothing>) -> Answered<Json<Rollback>> {
+    Ok(Json(session.redo().await?))
 }
 
-#[derive(Deserialize)]
+/// A command.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewCommand")]
 pub(crate) struct Line {
+    /// `/NAME`, with its arguments.
     line: String,
+    /// As of a message, where the command sends one.
     #[serde(default)]
-    delivery: Option<String>,
+    delivery: Option<NewDelivery>,
+    /// As of a message.
     #[serde(default)]
-    steering: Option<String>,
+    steering: Option<Steering>,
 }
 
-pub(crate) async fn command(Seen(session): Seen, Said(line): Said<Line>) -> Answered<Response> {
+/// What a command did: one of these.
+#[derive(Default, Serialize, JsonSchema)]
+pub(crate) struct CommandAnswer {
+    /// It sent a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receipt: Option<Receipt>,
+    /// It says this; the model hears nothing of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said: Option<String>,
+    /// It gave a task to a child.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<SessionNamed>,
+}
+
+pub(crate) async fn command(Seen(session): Seen, Said(line): Said<Line>) -> Answered<Accepted<CommandAnswer>> {
     if !line.line.starts_with('/') {
         return Err(Problem::invalid("a command begins with `/`; anything else is a message"));
     }
-    let delivery = wire::delivery(line.delivery.as_deref(), line.steering.as_deref())?;
-    let body = match session.command(&line.line, delivery).await? {
-        Commanded::Sent(receipt) => json!({ "receipt": receipt }),
-        Commanded::Said(words) => json!({ "said": words }),
-        Commanded::Task(child) => json!({ "task": { "session": child } }),
-        _ => json!({}),
-    };
-    Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+    let mut answer = CommandAnswer::default();
+    match session.command(&line.line, wire::delivery(line.delivery, line.steering)?).await? {
+        Commanded::Sent(receipt) => answer.receipt = Some(receipt),
+        Commanded::Said(words) => answer.said = Some(words),
+        Commanded::Task(session) => answer.task = Some(SessionNamed { session }),
+        _ => {}
+    }
+    Ok(Accepted(answer))
 }

@@ -20,22 +20,27 @@
 //!
 //! Everything goes through the public API of `tamtam`; a route does what the method of the same name does. The files, in the order in
 //! which a request meets them: `serve` (connections and their limits), `guard` (host, origin, token, scope), `app` (what routes share,
-//! and how they name what they need), then the routes: `sessions`, `messages`, `levers`, `asks`, `tasks`, `events`, `operator` (with
-//! `tree`), `whole`, `page`. `wire` reads JSON, `problem` refuses.
+//! and how they name what they need), `routes` (the table, of which
+//! `openapi` makes the document by what `describe` reads from the handlers), then the routes: `sessions`, `messages`, `levers`, `asks`, `tasks`, `events`, `operator` (with
+//! `tree`), `whole`, `page`. `wire` reads JSON, `answer` and `problem` answer.
 //!
 //! A change must keep this: a request sees only what its [`Scope`] has, on every route; every body, stream and wait has a bound; and a
 //! stopped server ends its streams with a word about when to come back.
 
+mod answer;
 mod app;
 mod asks;
+mod describe;
 mod events;
 mod guard;
 mod levers;
 mod messages;
+mod openapi;
 mod operator;
 mod options;
 mod page;
 mod problem;
+mod routes;
 mod serve;
 mod sessions;
 mod tasks;
@@ -43,16 +48,14 @@ mod tree;
 mod whole;
 mod wire;
 
-use axum::{
-    Router, middleware,
-    routing::{delete, get, patch, post},
-};
+use axum::{Router, middleware};
 use tamtam::Runtime;
 
+pub use openapi::openapi;
 pub use options::{Denied, NewSession, RequestInfo, Scope, ServerOptions};
 pub use problem::Problem;
 pub use serve::{Bound, ServeError, serve, serve_beside};
-pub use wire::{NewBudget, NewLimits, NewMessage};
+pub use wire::{NewBudget, NewDelivery, NewLimits, NewMessage};
 
 use app::App;
 
@@ -116,73 +119,11 @@ impl Server {
     /// The router, to be served or nested. It checks hosts, origins and tokens by itself.
     pub fn router(&self) -> Router {
         let app = self.app.clone();
-        Router::new()
-            .route("/", get(page::index))
-            .route("/page/{name}", get(page::file))
-            .route("/healthz", get(whole::health))
-            .route("/readyz", get(whole::ready))
-            .nest("/v1", v1())
+        routes::router()
             .with_state(app.clone())
             .merge(self.routes.clone())
             .fallback(async || problem::Problem::not_found("there is nothing at this path"))
             .method_not_allowed_fallback(async || problem::Problem::method_not_allowed())
             .layer(middleware::from_fn_with_state(app, guard::guard))
     }
-}
-
-fn v1() -> Router<App> {
-    Router::new()
-        .route("/", get(whole::about))
-        .route("/login", post(guard::login))
-        .route("/logout", post(guard::logout))
-        .route("/agents", get(whole::agents))
-        .route("/commands", get(whole::commands))
-        .route("/models", get(whole::models))
-        .route("/search", get(whole::search))
-        .route("/tree", get(operator::tree))
-        .route("/tree/events", get(operator::events))
-        .route("/crashes", get(operator::crashes))
-        .route("/parked", get(operator::parked))
-        .route("/count", get(operator::count))
-        .route("/drain", post(operator::drain))
-        .route("/actors/{name}", get(operator::inspect))
-        .route("/actors/{name}/crash", post(operator::crash))
-        .route("/actors/{name}/restart", post(operator::restart))
-        .route("/actors/{name}/stop", post(operator::stop))
-        .route("/actors/{name}/park", post(operator::park))
-        .route("/actors/{name}/unpark", post(operator::unpark))
-        .route("/actors/{name}/passivate", post(operator::passivate))
-        .route("/sessions", post(sessions::make).get(sessions::list))
-        .nest("/sessions/{id}", session())
-        .route("/sessions/{id}", get(sessions::look).patch(sessions::describe).delete(sessions::delete))
-}
-
-fn session() -> Router<App> {
-    Router::new()
-        .route("/messages", post(messages::post).get(messages::page))
-        .route("/queue", get(messages::queue).delete(messages::clear))
-        .route("/queue/{name}", patch(messages::edit).delete(messages::withdraw))
-        .route("/abort", post(levers::abort))
-        .route("/end", post(levers::end))
-        .route("/pause", post(levers::pause))
-        .route("/resume", post(levers::resume))
-        .route("/go_on", post(levers::go_on))
-        .route("/compact", post(levers::compact))
-        .route("/undo_compaction", post(levers::undo_compaction))
-        .route("/reset_loops", post(levers::reset_loops))
-        .route("/fork", post(levers::fork))
-        .route("/rollback", post(levers::rollback))
-        .route("/undo", post(levers::undo))
-        .route("/redo", post(levers::redo))
-        .route("/command", post(levers::command))
-        .route("/asks", get(asks::list))
-        .route("/asks/{name}", post(asks::answer))
-        .route("/grants", get(asks::grants).delete(asks::revoke_all))
-        .route("/grants/{name}", delete(asks::revoke))
-        .route("/budget", get(asks::budget).patch(asks::set_budget))
-        .route("/tasks", get(tasks::list).post(tasks::give))
-        .route("/tasks/{name}", get(tasks::look))
-        .route("/tasks/{name}/stop", post(tasks::stop))
-        .route("/events", get(events::events))
-        .route("/export", get(whole::export))
 }

@@ -1,16 +1,16 @@
 //! Messages: send, read page by page; and those that still wait.
 
-use axum::{
-    Json,
-    extract::State,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
-use serde_json::{Value, json};
-use tamtam::{Delivery, Message, MessageId, Session, session::MessageCursor};
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tamtam::{Delivery, Message, MessageId, Receipt, Seq, Session, session::MessageCursor};
 
 use crate::{
-    app::{App, Granted, Named, Params, Said, Seen},
+    answer::{Accepted, Done},
+    app::{App, Asked, Granted, Named, Said, Seen},
     problem::{Answered, Problem},
     wire::NewMessage,
 };
@@ -22,13 +22,17 @@ const PAGE: usize = 50;
 const LOOKS: usize = 3;
 
 /// Sends a message, and returns its receipt: then it is on the tape.
-pub(crate) async fn send(session: &Session, new: &NewMessage, message: Message, delivery: Delivery) -> Answered<Value> {
-    let receipt = match (new.when_room, new.expect_turn) {
+pub(crate) async fn send(
+    session: &Session,
+    new: &NewMessage,
+    message: Message,
+    delivery: Delivery,
+) -> Answered<Receipt> {
+    Ok(match (new.when_room, new.expect_turn) {
         (true, Some(_)) => return Err(Problem::invalid("`when_room` and `expect_turn` exclude each other")),
         (true, None) => session.send_when_room(message, delivery).await?,
-        (false, turn) => session.send_to_turn(message, delivery, turn.map(tamtam::Seq)).await?,
-    };
-    Ok(json!(receipt))
+        (false, turn) => session.send_to_turn(message, delivery, turn.map(Seq)).await?,
+    })
 }
 
 pub(crate) async fn post(
@@ -36,17 +40,40 @@ pub(crate) async fn post(
     Granted(scope): Granted,
     Seen(session): Seen,
     Said(new): Said<NewMessage>,
-) -> Answered<Response> {
+) -> Answered<Accepted<Receipt>> {
     app.shows_agent(&scope, new.agent.as_deref())?;
     let (message, delivery) = (new.message()?, new.delivery()?);
-    let receipt = send(&session, &new, message, delivery).await?;
-    Ok((StatusCode::ACCEPTED, Json(receipt)).into_response())
+    send(&session, &new, message, delivery).await.map(Accepted)
 }
 
-pub(crate) async fn page(State(app): State<App>, Seen(session): Seen, mut params: Params) -> Answered<Json<Value>> {
-    let limit = params.parse("limit")?.unwrap_or(PAGE);
-    let before = params.take("before").map(|cursor| cursor_of(&cursor)).transpose()?;
-    params.end()?;
+/// Which messages are shown.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reading {
+    /// The `next` of the page before.
+    before: Option<String>,
+    /// The most messages of the page.
+    limit: Option<usize>,
+}
+
+/// A page of a conversation.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Messages {
+    /// Newest first.
+    messages: Vec<Message>,
+    /// Where the next page begins; null if there is nothing older.
+    next: Option<String>,
+    /// The entry up to which the page is complete: listen behind it.
+    seq: Seq,
+}
+
+pub(crate) async fn page(
+    State(app): State<App>,
+    Seen(session): Seen,
+    Asked(asked): Asked<Reading>,
+) -> Answered<Json<Messages>> {
+    let limit = asked.limit.unwrap_or(PAGE);
+    let before = asked.before.map(|cursor| cursor_of(&cursor)).transpose()?;
     // The entry up to which the page is complete. While entries come one behind the other, the page may show more than that.
     let mut seq = last_entry(&app, &session).await?;
     let mut page = session.messages_before(before, limit).await?;
@@ -59,11 +86,11 @@ pub(crate) async fn page(State(app): State<App>, Seen(session): Seen, mut params
         page = session.messages_before(before, limit).await?;
     }
     let next = page.next.map(|next| format!("{}.{}", next.entry, next.nth));
-    Ok(Json(json!({ "messages": page.messages, "next": next, "seq": seq })))
+    Ok(Json(Messages { messages: page.messages, next, seq }))
 }
 
 /// The last entry of a session's tape. Wakes nothing.
-async fn last_entry(app: &App, session: &Session) -> Answered<tamtam::Seq> {
+async fn last_entry(app: &App, session: &Session) -> Answered<Seq> {
     if session.is_awake()
         && let Ok(state) = session.peek().await
     {
@@ -84,18 +111,51 @@ fn cursor_of(cursor: &str) -> Answered<MessageCursor> {
     })
 }
 
-pub(crate) async fn queue(Seen(session): Seen) -> Answered<Json<Value>> {
-    let state = session.peek().await?;
-    let shown = state
-        .steering
-        .iter()
-        .chain(&state.queue)
-        .map(|one| json!({ "seq": one.seq, "message": *one.message, "delivery": one.delivery }));
-    Ok(Json(json!({ "waiting": shown.collect::<Vec<_>>() })))
+/// The messages that wait.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Queue {
+    /// Next first.
+    waiting: Vec<WaitingShown>,
 }
 
-pub(crate) async fn clear(Seen(session): Seen) -> Answered<Json<Value>> {
-    Ok(Json(json!({ "messages": session.clear_queue().await? })))
+/// A message that waits.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct WaitingShown {
+    /// The entry that accepted it.
+    seq: Seq,
+    /// The message.
+    message: Arc<Message>,
+    /// What its sender chose.
+    delivery: Delivery,
+}
+
+async fn all_waiting(session: &Session) -> Answered<Vec<WaitingShown>> {
+    let state = session.peek().await?;
+    let shown = |one: &tamtam::session::Waiting| WaitingShown {
+        seq: one.seq,
+        message: one.message.clone(),
+        delivery: one.delivery,
+    };
+    Ok(state.steering.iter().chain(&state.queue).map(shown).collect())
+}
+
+pub(crate) async fn queue(Seen(session): Seen) -> Answered<Json<Queue>> {
+    Ok(Json(Queue { waiting: all_waiting(&session).await? }))
+}
+
+pub(crate) async fn waiting(Seen(session): Seen, Named(id): Named) -> Answered<Json<WaitingShown>> {
+    let waiting = all_waiting(&session).await?.into_iter().find(|one| one.message.id.as_str() == id);
+    waiting.map(Json).ok_or_else(|| Problem::not_found(format!("no message {id} waits")))
+}
+
+/// The messages that were taken back.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TakenBack {
+    messages: Vec<Message>,
+}
+
+pub(crate) async fn clear(Seen(session): Seen) -> Answered<Json<TakenBack>> {
+    Ok(Json(TakenBack { messages: session.clear_queue().await? }))
 }
 
 pub(crate) async fn edit(
@@ -104,7 +164,7 @@ pub(crate) async fn edit(
     Seen(session): Seen,
     Named(id): Named,
     Said(new): Said<NewMessage>,
-) -> Answered<StatusCode> {
+) -> Answered<Done> {
     app.shows_agent(&scope, new.agent.as_deref())?;
     if new.id.is_some()
         || new.delivery.is_some()
@@ -115,10 +175,10 @@ pub(crate) async fn edit(
         return Err(Problem::invalid("an edit changes the words of a message; its id and delivery stay"));
     }
     session.edit(new.message()?.with_id(MessageId::from(id.as_str()))).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
-pub(crate) async fn withdraw(Seen(session): Seen, Named(id): Named) -> Answered<StatusCode> {
+pub(crate) async fn withdraw(Seen(session): Seen, Named(id): Named) -> Answered<Done> {
     session.withdraw(MessageId::from(id.as_str())).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }

@@ -6,44 +6,119 @@
 use axum::{
     Json,
     extract::State,
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, header},
     response::{IntoResponse, Response},
 };
 use futures_util::stream;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tamtam::{
     SessionId,
-    supervisor::{CrashReport, Node},
+    runtime::{Count, Parked, Tree},
+    supervisor::{CrashReport, Happened, Node},
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
-    app::{App, Granted, Named, Params, Said},
-    events::{draining, is_true, named, respond},
+    answer::{Done, Events, Frames},
+    app::{App, Asked, Granted, Named, NoQuery, Said},
+    describe::{Answers, Operation},
+    events::{Draining, Flag, Over, draining, is_true, named, respond},
     levers::Nothing,
     options::Scope,
     problem::{Answered, Problem},
-    tree::{Sample, Seen, Told, pruned, session_of},
+    tree::{FlatNode, Sample, Seen, Told, pruned, session_of},
 };
 
 /// The longest drain that a request may ask for.
 const DRAIN_MAX: Duration = Duration::from_secs(600);
 
+/// The form of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    /// As JSON.
+    Json,
+    /// As text for people.
+    Text,
+}
+
+/// How the tree is shown.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Showing {
+    /// By default what `Accept` says, else JSON.
+    format: Option<Format>,
+    /// Whether the nodes come as a list.
+    flat: Option<Flag>,
+}
+
+/// The nodes of the tree as a list.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Nodes {
+    nodes: Vec<FlatNode>,
+}
+
+pub(crate) enum TreeAnswer {
+    Tree(Tree),
+    Flat(Nodes),
+    Text(String),
+}
+
+impl IntoResponse for TreeAnswer {
+    fn into_response(self) -> Response {
+        match self {
+            TreeAnswer::Tree(tree) => Json(tree).into_response(),
+            TreeAnswer::Flat(nodes) => Json(nodes).into_response(),
+            TreeAnswer::Text(text) => text.into_response(),
+        }
+    }
+}
+
+impl Answers for TreeAnswer {
+    fn describe(operation: &mut Operation<'_>) {
+        let (tree, nodes) = (operation.shown::<Tree>(), operation.shown::<Nodes>());
+        operation.answers("200", "The tree.", "application/json", json!({ "oneOf": [tree, nodes] }));
+        operation.responses["200"]["content"]["text/plain"] = json!({ "schema": { "type": "string" } });
+    }
+}
+
+/// The nodes that changed.
+#[derive(Serialize, JsonSchema)]
+struct Changed {
+    /// As they are now.
+    changed: Vec<FlatNode>,
+    /// The keys of those that are gone.
+    gone: Vec<u64>,
+}
+
+/// The frames of the tree's stream.
+pub(crate) struct TreeFrames;
+
+impl Frames for TreeFrames {
+    fn frames(operation: &mut Operation<'_>) -> Vec<(&'static str, Value)> {
+        vec![
+            ("snapshot", operation.shown::<Nodes>()),
+            ("changed", operation.shown::<Changed>()),
+            ("draining", operation.shown::<Draining>()),
+            ("ended", operation.shown::<Over>()),
+        ]
+    }
+}
+
 pub(crate) async fn tree(
     State(app): State<App>,
     Granted(scope): Granted,
     headers: HeaderMap,
-    mut params: Params,
-) -> Answered<Response> {
-    let (format, flat) = (params.take("format"), params.take("flat"));
-    params.end()?;
-    if flat.as_deref().is_some_and(|flat| flat != "0") {
+    Asked(asked): Asked<Showing>,
+) -> Answered<TreeAnswer> {
+    if asked.flat == Some(Flag::On) {
         let sample = app.sample();
         let visible = app.visible(&scope, &sample, &mut Seen::default()).await?;
         let (nodes, _) = Told::default().differences(&sample, &visible);
-        return Ok(Json(json!({ "nodes": nodes })).into_response());
+        return Ok(TreeAnswer::Flat(Nodes { nodes }));
     }
     let mut tree = app.runtime.tree();
     if scope != Scope::All {
@@ -56,16 +131,18 @@ pub(crate) async fn tree(
         tree.roots = pruned(tree.roots, &|id| own.contains(id));
     }
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    match format.as_deref() {
-        Some("text") => Ok(tree.to_string().into_response()),
-        None if accept.starts_with("text/plain") => Ok(tree.to_string().into_response()),
-        None | Some("json") => Ok(Json(tree).into_response()),
-        Some(_) => Err(Problem::invalid("`format` is json or text")),
+    match asked.format {
+        Some(Format::Text) => Ok(TreeAnswer::Text(tree.to_string())),
+        None if accept.starts_with("text/plain") => Ok(TreeAnswer::Text(tree.to_string())),
+        None | Some(Format::Json) => Ok(TreeAnswer::Tree(tree)),
     }
 }
 
-pub(crate) async fn events(State(app): State<App>, Granted(scope): Granted, params: Params) -> Answered<Response> {
-    params.end()?;
+pub(crate) async fn events(
+    State(app): State<App>,
+    Granted(scope): Granted,
+    _: Asked<NoQuery>,
+) -> Answered<Events<TreeFrames>> {
     let permit = app.subscribers.clone().try_acquire_owned().map_err(|_| Problem::too_many("event streams"))?;
     let samples = app.samples();
     // The first frame is of now, not of the last time that somebody looked.
@@ -82,7 +159,7 @@ pub(crate) async fn events(State(app): State<App>, Granted(scope): Granted, para
         _permit: permit,
     };
     let frames = stream::unfold(stream, |mut stream| async move { stream.frame().await.map(|frame| (frame, stream)) });
-    Ok(respond(frames, beat))
+    Ok(Events::new(respond(frames, beat)))
 }
 
 /// One client's stream of the tree.
@@ -105,7 +182,7 @@ impl Watching {
             }
             if let Some(sample) = self.first.take() {
                 let (nodes, _) = self.differences(&sample).await?;
-                return Some(named("snapshot", &json!({ "nodes": nodes })));
+                return Some(named("snapshot", &Nodes { nodes }));
             }
             tokio::select! {
                 biased;
@@ -115,20 +192,20 @@ impl Watching {
                 }
                 _ = self.app.runtime.ended() => {
                     self.is_over = true;
-                    return Some(named("ended", &json!({ "why": "the runtime is down" })));
+                    return Some(named("ended", &Over { why: "the runtime is down" }));
                 }
                 changed = self.samples.changed() => changed.ok()?,
             }
             let sample = self.samples.borrow_and_update().clone();
             let (changed, gone) = self.differences(&sample).await?;
             if !changed.is_empty() || !gone.is_empty() {
-                return Some(named("changed", &json!({ "changed": changed, "gone": gone })));
+                return Some(named("changed", &Changed { changed, gone }));
             }
         }
     }
 
     /// `None` ends the stream: what the client may see cannot be found out.
-    async fn differences(&mut self, sample: &Sample) -> Option<(Vec<Value>, Vec<u64>)> {
+    async fn differences(&mut self, sample: &Sample) -> Option<(Vec<FlatNode>, Vec<u64>)> {
         let visible = self.app.visible(&self.scope, sample, &mut self.told.seen).await.ok()?;
         Some(self.told.differences(sample, &visible))
     }
@@ -151,20 +228,47 @@ async fn target(app: &App, scope: &Scope, name: &str) -> Answered<String> {
     }
 }
 
+/// All that is known of one node.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Inspected {
+    /// The node, with what is shown under it.
+    node: Option<Node>,
+    /// Its last crashes, oldest first.
+    crashes: Vec<CrashShown>,
+    /// The last things that happened to it, oldest first.
+    trace: Vec<Happened>,
+}
+
+/// A crash report, with the path of the node that it is about.
+#[derive(Serialize, JsonSchema)]
+struct CrashShown {
+    #[serde(flatten)]
+    crash: CrashReport,
+    /// The path of the node.
+    path: String,
+}
+
+impl CrashShown {
+    fn of(crash: CrashReport) -> CrashShown {
+        CrashShown { path: crash.path(), crash }
+    }
+}
+
 pub(crate) async fn inspect(
     State(app): State<App>,
     Granted(scope): Granted,
     Named(name): Named,
-) -> Answered<Json<Value>> {
+) -> Answered<Json<Inspected>> {
     let target = target(&app, &scope, &name).await?;
     let found = app.runtime.inspect(&target).ok_or_else(|| Problem::not_found(format!("no node is called {name}")))?;
-    let mut shown = json!(found);
-    shown["crashes"] = found.crashes.iter().map(with_path).collect();
-    if scope != Scope::All {
-        let own = app.seen(&scope, &found.node.id).await?.id().clone();
+    let crashes = found.crashes.into_iter().map(CrashShown::of).collect();
+    let mut shown = Inspected { node: Some(found.node), crashes, trace: found.trace };
+    if scope != Scope::All
+        && let Some(node) = shown.node.take()
+    {
+        let own = app.seen(&scope, &node.id).await?.id().clone();
         // Children with other labels are not the tenant's.
-        let node = pruned(vec![found.node], &|id| *id == own).into_iter().next();
-        shown["node"] = json!(node);
+        shown.node = pruned(vec![node], &|id| *id == own).into_iter().next();
     }
     Ok(Json(shown))
 }
@@ -176,18 +280,20 @@ macro_rules! levers {
         Granted(scope): Granted,
         Named(name): Named,
         Said(Nothing {}): Said<Nothing>,
-    ) -> Answered<StatusCode> {
+    ) -> Answered<Done> {
         let target = target(&app, &scope, &name).await?;
         app.runtime.operate().$name(&target).await?;
-        Ok(StatusCode::NO_CONTENT)
+        Ok(Done)
     })* };
 }
 
 levers!(restart, stop, park, unpark, passivate);
 
-#[derive(Default, Deserialize)]
+/// The words of a drill.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Words {
+    /// What the panic says.
     words: Option<String>,
 }
 
@@ -197,30 +303,30 @@ pub(crate) async fn crash(
     Granted(scope): Granted,
     Named(name): Named,
     Said(given): Said<Words>,
-) -> Answered<StatusCode> {
+) -> Answered<Done> {
     if !app.options.drills {
         return Err(Problem::forbidden("this server has no drills"));
     }
     let target = target(&app, &scope, &name).await?;
     app.runtime.operate().crash(&target, given.words.as_deref().unwrap_or("a drill"))?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
-pub(crate) async fn crashes(State(app): State<App>, Granted(scope): Granted) -> Answered<Json<Value>> {
+/// Crash reports.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Crashes {
+    /// Oldest first.
+    crashes: Vec<CrashShown>,
+}
+
+pub(crate) async fn crashes(State(app): State<App>, Granted(scope): Granted) -> Answered<Json<Crashes>> {
     let mut shown = Vec::new();
     for crash in app.runtime.crashes() {
         if is_own(&app, &scope, &crash).await? {
-            shown.push(with_path(&crash));
+            shown.push(CrashShown::of(crash));
         }
     }
-    Ok(Json(json!({ "crashes": shown })))
-}
-
-/// A report with the path of the node that it is about.
-fn with_path(crash: &CrashReport) -> Value {
-    let mut shown = json!(crash);
-    shown["path"] = json!(crash.path());
-    shown
+    Ok(Json(Crashes { crashes: shown }))
 }
 
 async fn is_own(app: &App, scope: &Scope, crash: &CrashReport) -> Answered<bool> {
@@ -232,30 +338,45 @@ async fn is_own(app: &App, scope: &Scope, crash: &CrashReport) -> Answered<bool>
     }
 }
 
-pub(crate) async fn parked(State(app): State<App>, Granted(scope): Granted) -> Answered<Json<Value>> {
+/// Sessions that are kept stopped.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AllParked {
+    parked: Vec<Parked>,
+}
+
+pub(crate) async fn parked(State(app): State<App>, Granted(scope): Granted) -> Answered<Json<AllParked>> {
     let mut shown = Vec::new();
     for parked in app.runtime.parked() {
         if app.sees(&scope, &parked.session).await? {
             shown.push(parked);
         }
     }
-    Ok(Json(json!({ "parked": shown })))
+    Ok(Json(AllParked { parked: shown }))
 }
 
-pub(crate) async fn count(State(app): State<App>, scope: Granted) -> Answered<Response> {
+pub(crate) async fn count(State(app): State<App>, scope: Granted) -> Answered<Json<Count>> {
     scope.all()?;
-    Ok(Json(app.runtime.count()).into_response())
+    Ok(Json(app.runtime.count()))
 }
 
-#[derive(Default, Deserialize)]
+/// How long a drain waits.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Drain {
+    /// In milliseconds.
     deadline_ms: Option<u64>,
 }
 
+/// The end of a drain.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Drained {
+    /// The sessions that were not at rest at the deadline.
+    left: Vec<SessionId>,
+}
+
 /// Takes no new messages and waits for running turns. Streams go on: the server is still there to be looked at.
-pub(crate) async fn drain(State(app): State<App>, scope: Granted, Said(drain): Said<Drain>) -> Answered<Json<Value>> {
+pub(crate) async fn drain(State(app): State<App>, scope: Granted, Said(drain): Said<Drain>) -> Answered<Json<Drained>> {
     scope.all()?;
     let deadline = drain.deadline_ms.map_or(app.options.drain_time_max, Duration::from_millis).min(DRAIN_MAX);
-    Ok(Json(json!({ "left": app.runtime.operate().drain(deadline).await })))
+    Ok(Json(Drained { left: app.runtime.operate().drain(deadline).await }))
 }

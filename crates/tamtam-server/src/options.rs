@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::{Extensions, HeaderMap, Method};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tamtam::{SessionOptions, session::Labels};
 
-use crate::wire::{NewBudget, NewMessage};
+use crate::wire::{NewBudget, NewMessage, object};
 
 /// What a request may see and make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct RequestInfo<'a> {
 }
 
 /// A session that a client wants to make: the body of `POST /v1/sessions`. [`ServerOptions::new_session`] decides what of it counts.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewSession {
@@ -73,8 +74,10 @@ pub struct NewSession {
     /// The name of its permission profile.
     pub profile: Option<String>,
     /// What it may use.
+    #[serde(deserialize_with = "object")]
     pub budget: Option<NewBudget>,
     /// The first message.
+    #[serde(deserialize_with = "object")]
     pub prompt: Option<NewMessage>,
 }
 

@@ -6,7 +6,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::problem::Problem;
+use crate::{
+    answer::Bytes,
+    problem::{Answered, Problem},
+};
 
 /// What a browser may do with the page: load the files next to it and ask this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
@@ -50,7 +53,7 @@ fn content_type(name: &str) -> &'static str {
 }
 
 /// The page itself. Where a host mounts the router under a path, the page's files are under that path too.
-pub(crate) async fn index(OriginalUri(asked): OriginalUri) -> Response {
+pub(crate) async fn index(OriginalUri(asked): OriginalUri) -> Bytes {
     let prefix = asked.path().trim_end_matches('/');
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~' | b'%');
     let mut page = served("index.html");
@@ -60,11 +63,14 @@ pub(crate) async fn index(OriginalUri(asked): OriginalUri) -> Response {
         *page.body_mut() = text.replace("=\"/page/", &format!("=\"{prefix}/page/")).into();
         page.headers_mut().remove(header::CONTENT_LENGTH);
     }
-    page
+    Bytes(page)
 }
 
-pub(crate) async fn file(Path(name): Path<String>) -> Response {
-    served(&name)
+pub(crate) async fn file(Path(name): Path<String>) -> Answered<Bytes> {
+    match FILES.iter().any(|(file, _)| *file == name) {
+        true => Ok(Bytes(served(&name))),
+        false => Err(Problem::not_found("the page has no such file")),
+    }
 }
 
 fn served(name: &str) -> Response {

@@ -3,46 +3,50 @@
 //! A session that was made belongs to the scope that made it: it gets the scope's labels, and no request of that scope takes them
 //! away. A look wakes nothing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::State,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use axum::{Json, extract::State};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use tamtam::{
-    Session, SessionId, SessionOptions,
-    ops::SessionQuery,
-    runtime::Kind,
-    session::{Labels, State as Conversation},
-    tape::{Behind, SessionStatus},
+    Receipt, Seq, Session, SessionId, SessionOptions,
+    ops::{ListedSession, SessionCursor, SessionQuery},
+    runtime::{Deletion, Kind},
+    session::{Labels, ShownLimits, ShownSpent, State as Conversation},
+    tape::{Behind, ListCost, SessionStatus},
 };
 
 use crate::{
-    app::{App, Granted, Params, Said, Seen, has},
+    answer::{Done, MadeOrFound},
+    app::{App, Asked, Granted, Labelled, Said, Seen, has},
     messages::send,
     options::{NewSession, Scope},
     problem::{Answered, Problem},
 };
+
+/// A session that was made or found.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NewlyMade {
+    session: SessionShown,
+    /// That of the first message; null if none was sent.
+    receipt: Option<Receipt>,
+}
 
 /// Makes a session, or finds the one of that id, and sends the first message.
 pub(crate) async fn make(
     State(app): State<App>,
     Granted(scope): Granted,
     Said(new): Said<NewSession>,
-) -> Answered<Response> {
+) -> Answered<MadeOrFound<NewlyMade>> {
     // The message is read first: a request that cannot be carried out whole makes no session.
     let prompt =
         new.prompt.as_ref().map(|prompt| Ok::<_, Problem>((prompt.message()?, prompt.delivery()?))).transpose()?;
     let options = options(&app, &scope, &new)?;
     let id = options.id.clone();
-    let (session, status) = match app.runtime.create(options).await {
-        Ok(session) => (session, StatusCode::CREATED),
+    let (session, is_new) = match app.runtime.create(options).await {
+        Ok(session) => (session, true),
         Err(error) => match id {
-            Some(id) if error.kind() == Kind::Exists => (existing(&app, &scope, &id).await?, StatusCode::OK),
+            Some(id) if error.kind() == Kind::Exists => (existing(&app, &scope, &id).await?, false),
             _ => return Err(error.into()),
         },
     };
@@ -50,8 +54,8 @@ pub(crate) async fn make(
         (Some((message, delivery)), Some(prompt)) => Some(send(&session, prompt, message, delivery).await?),
         _ => None,
     };
-    let body = json!({ "session": shown(&app, &session).await?, "receipt": receipt });
-    Ok((status, Json(body)).into_response())
+    let made = NewlyMade { session: shown(&app, &session).await?, receipt };
+    Ok(if is_new { MadeOrFound::Made(made) } else { MadeOrFound::Found(made) })
 }
 
 /// The session that has this id already, if it is one of the scope's.
@@ -109,21 +113,63 @@ fn within(scope: &Scope, labels: Labels) -> Answered<Labels> {
     }
 }
 
-pub(crate) async fn list(State(app): State<App>, Granted(scope): Granted, mut params: Params) -> Answered<Json<Value>> {
+/// Which sessions are listed.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listing {
+    /// The most sessions of the page.
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// Words of the title or of the id.
+    text: Option<String>,
+    /// The name of their agent.
+    agent: Option<String>,
+    /// Their status.
+    status: Option<SessionStatus>,
+}
+
+/// A page of sessions.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Sessions {
+    /// Most recently used first.
+    sessions: Vec<ListedSession>,
+    /// Where the next page begins; null on the last one.
+    next: Option<SessionCursor>,
+    /// Whether the index has not read everything.
+    behind: Behind,
+    /// Whether the page comes from the index.
+    indexed: bool,
+    /// The work that the page took.
+    cost: ListCost,
+    /// Whether this is the last page, and no session is missing on all of them.
+    complete: bool,
+}
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    Granted(scope): Granted,
+    Asked(asked): Asked<Listing, true>,
+    Labelled(labels): Labelled,
+) -> Answered<Json<Sessions>> {
     let mut query = SessionQuery::default();
-    query.limit = params.parse("limit")?.unwrap_or(query.limit);
-    query.after = params.parse("after")?;
-    query.text = params.take("text").unwrap_or_default();
-    query.agent = params.take("agent");
-    query.status = params.take("status").map(|status| status_of(&status)).transpose()?;
-    let wanted = Labels::new(params.with_prefix("label."))?;
-    params.end()?;
+    query.limit = asked.limit.unwrap_or(query.limit);
+    query.after = asked.after.map(|after| after.parse()).transpose()?;
+    query.text = asked.text.unwrap_or_default();
+    (query.agent, query.status) = (asked.agent, asked.status);
+    let wanted = Labels::new(labels)?;
     query.labels = match &scope {
         // A client that asks for another tenant's label asks for nothing that it could see.
         Scope::Labels(own) if own.iter().any(|(key, value)| wanted.get(key).is_some_and(|asked| asked != value)) => {
-            return Ok(Json(
-                json!({ "sessions": [], "next": null, "behind": "no", "indexed": true, "complete": true }),
-            ));
+            let (sessions, cost) = (Vec::new(), ListCost::default());
+            return Ok(Json(Sessions {
+                sessions,
+                next: None,
+                behind: Behind::No,
+                indexed: true,
+                cost,
+                complete: true,
+            }));
         }
         Scope::Labels(own) => wanted.or(own)?,
         Scope::All => wanted,
@@ -131,67 +177,101 @@ pub(crate) async fn list(State(app): State<App>, Granted(scope): Granted, mut pa
     let page = app.runtime.sessions(query).await?;
     // A client that needs them all asks on while there is a `next`; only then `complete` says that none is missing.
     let complete = page.next.is_none() && page.behind == Behind::No;
-    let mut shown = json!(page);
-    shown["complete"] = json!(complete);
-    Ok(Json(shown))
+    Ok(Json(Sessions {
+        sessions: page.sessions,
+        next: page.next,
+        behind: page.behind,
+        indexed: page.indexed,
+        cost: page.cost,
+        complete,
+    }))
 }
 
-fn status_of(status: &str) -> Answered<SessionStatus> {
-    match status {
-        "live" => Ok(SessionStatus::Live),
-        "passive" => Ok(SessionStatus::Passive),
-        "parked" => Ok(SessionStatus::Parked),
-        "hidden" => Ok(SessionStatus::Hidden),
-        _ => Err(Problem::invalid("`status` is live, passive, parked or hidden")),
-    }
-}
-
-pub(crate) async fn look(State(app): State<App>, Seen(session): Seen) -> Answered<Json<Value>> {
+pub(crate) async fn look(State(app): State<App>, Seen(session): Seen) -> Answered<Json<SessionShown>> {
     shown(&app, &session).await.map(Json)
 }
 
-/// The session as a list shows it, and what it does now while it is awake.
-async fn shown(app: &App, session: &Session) -> Answered<Value> {
+/// A session as a list shows it, and what it does now.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SessionShown {
+    #[serde(flatten)]
+    listed: ListedSession,
+    /// What it does now; null while it sleeps.
+    now: Option<Now>,
+}
+
+/// What a session does now.
+#[derive(Serialize, JsonSchema)]
+struct Now {
+    /// Its last entry.
+    seq: Seq,
+    /// The running turn.
+    turn: Option<Seq>,
+    /// The step of it.
+    step: Option<u32>,
+    /// Whether nothing new starts.
+    paused: bool,
+    /// Whether its queue is on hold.
+    on_hold: bool,
+    /// Whether its turn waits to be continued.
+    interrupted: bool,
+    /// Why it has ended for good; null if it has not.
+    ended: Option<Arc<str>>,
+    /// How many steering messages wait.
+    steering: usize,
+    /// How many messages wait for a turn.
+    queued: usize,
+    /// How many asks are open.
+    asks: usize,
+    /// How many tasks are open.
+    tasks: usize,
+    /// What it has used.
+    spent: ShownSpent,
+    /// What is left of its budget.
+    left: ShownLimits,
+}
+
+async fn shown(app: &App, session: &Session) -> Answered<SessionShown> {
     let id = session.id();
     let listed = app.runtime.find(id).await?.ok_or_else(|| Problem::not_found(format!("there is no session {id}")))?;
     // A session that is stuck, or just parked, is shown without it.
     let state = if session.is_awake() { session.peek().await.ok() } else { None };
-    let mut shown = json!(listed);
+    let mut shown = SessionShown { listed, now: state.as_ref().map(now) };
     if let Some(state) = &state {
-        shown["seq"] = json!(state.seq);
-        if let Some(title) = &state.settings.title {
-            shown["title"] = json!(title);
-        }
-        shown["labels"] = json!(state.settings.labels);
+        shown.listed.seq = state.seq;
+        shown.listed.title = state.settings.title.clone().or(shown.listed.title);
+        shown.listed.labels = state.settings.labels.clone();
     }
-    shown["now"] = state.as_ref().map_or(Value::Null, now);
     Ok(shown)
 }
 
-fn now(state: &Conversation) -> Value {
-    json!({
-        "seq": state.seq,
-        "turn": state.turn.as_ref().map(|turn| turn.id),
-        "step": state.turn.as_ref().map(|turn| turn.step),
-        "paused": state.paused,
-        "on_hold": state.on_hold,
-        "interrupted": state.waits,
-        "ended": state.closed,
-        "steering": state.steering.len(),
-        "queued": state.queue.len(),
-        "asks": state.asks().count() + state.task_asks().count() + usize::from(state.budget_ask().is_some()),
-        "tasks": state.tasks().count(),
-        "spent": state.spent.shown(),
-        "left": state.left().shown(),
-    })
+fn now(state: &Conversation) -> Now {
+    Now {
+        seq: state.seq,
+        turn: state.turn.as_ref().map(|turn| turn.id),
+        step: state.turn.as_ref().map(|turn| turn.step),
+        paused: state.paused,
+        on_hold: state.on_hold,
+        interrupted: state.waits,
+        ended: state.closed.clone(),
+        steering: state.steering.len(),
+        queued: state.queue.len(),
+        asks: state.asks().count() + state.task_asks().count() + usize::from(state.budget_ask().is_some()),
+        tasks: state.tasks().count(),
+        spent: state.spent.shown(),
+        left: state.left().shown(),
+    }
 }
 
-#[derive(Default, Deserialize)]
+/// What changes of a session's description; what is left out stays.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Described {
-    /// `Some(None)` takes the title away.
+    /// The title; null takes it away.
     #[serde(deserialize_with = "given")]
+    #[schemars(with = "Option<String>")]
     title: Option<Option<String>>,
+    /// All labels, in the place of those that it has.
     labels: Option<BTreeMap<String, String>>,
 }
 
@@ -203,7 +283,7 @@ pub(crate) async fn describe(
     Granted(scope): Granted,
     Seen(session): Seen,
     Said(described): Said<Described>,
-) -> Answered<StatusCode> {
+) -> Answered<Done> {
     let labels = described.labels.map(|labels| within(&scope, Labels::new(labels)?)).transpose()?;
     if let Some(title) = described.title {
         session.set_title(title).await?;
@@ -212,9 +292,9 @@ pub(crate) async fn describe(
         debug_assert!(matches!(&scope, Scope::All) || matches!(&scope, Scope::Labels(own) if has(&labels, own)));
         session.set_labels(labels).await?;
     }
-    Ok(StatusCode::NO_CONTENT)
+    Ok(Done)
 }
 
-pub(crate) async fn delete(State(app): State<App>, Seen(session): Seen) -> Answered<Json<Value>> {
-    Ok(Json(json!(app.runtime.delete(session.id()).await?)))
+pub(crate) async fn delete(State(app): State<App>, Seen(session): Seen) -> Answered<Json<Deletion>> {
+    Ok(Json(app.runtime.delete(session.id()).await?))
 }

@@ -10,6 +10,7 @@
 //! own, and that the differences fold to the tree.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashSet},
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,14 +18,16 @@ use std::{
     },
 };
 
-use serde_json::{Value, json};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::Value;
 use tamtam::{
     Millis, SessionId,
     supervisor::{Node, Status},
 };
 use tokio::sync::watch;
 
-use crate::{app::App, options::Scope, problem::Answered};
+use crate::{app::App, describe::without_field, options::Scope, problem::Answered};
 
 /// How far a moment may seem to move, because it is worked out from a duration, before the node counts as changed.
 const JITTER_MS: u64 = 50;
@@ -70,22 +73,56 @@ impl Flat {
         session_of(&self.node)
     }
 
-    fn json(&self, parent: Option<u64>) -> Value {
-        let mut shown = serde_json::to_value(&self.node).unwrap_or_default();
+    fn shown(&self, parent: Option<u64>) -> FlatNode {
+        let Flat { node, doing_since, busy_since, last_exit_at, .. } = self;
+        let fields = NodeFields {
+            node: node.clone(),
+            parent,
+            doing_since: *doing_since,
+            busy_since: *busy_since,
+            last_exit_at: *last_exit_at,
+        };
+        let mut shown = serde_json::to_value(fields).unwrap_or_default();
         if let Some(fields) = shown.as_object_mut() {
             fields.remove("children");
-            fields.insert("parent".into(), json!(parent));
-            let moments = [
-                ("doing_since", self.doing_since),
-                ("busy_since", self.busy_since),
-                ("last_exit_at", self.last_exit_at),
-            ];
-            for (name, moment) in moments {
-                fields.extend(moment.map(|moment| (name.to_owned(), json!(moment))));
-            }
         }
-        shown
+        FlatNode(shown)
     }
+}
+
+/// A node of the list of all: as in the tree, without children and durations.
+#[derive(Debug, Serialize)]
+pub(crate) struct FlatNode(Value);
+
+impl JsonSchema for FlatNode {
+    fn schema_name() -> Cow<'static, str> {
+        "FlatNode".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = NodeFields::json_schema(generator);
+        ["children", "doing_ms", "busy_ms", "last_exit_ms", "age_ms"]
+            .iter()
+            .for_each(|name| without_field(&mut schema, name));
+        schema
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct NodeFields {
+    #[serde(flatten)]
+    node: Node,
+    /// The key of the node above it; null for a root.
+    parent: Option<u64>,
+    /// Since when it does what it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doing_since: Option<u64>,
+    /// Since when it handles its message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    busy_since: Option<u64>,
+    /// When it ended the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_exit_at: Option<u64>,
 }
 
 /// The session that a node is.
@@ -226,7 +263,7 @@ impl Told {
         &mut self,
         sample: &Sample,
         visible: &BTreeMap<u64, Option<u64>>,
-    ) -> (Vec<Value>, Vec<u64>) {
+    ) -> (Vec<FlatNode>, Vec<u64>) {
         let gone: Vec<u64> = self.nodes.keys().filter(|key| !visible.contains_key(key)).copied().collect();
         gone.iter().for_each(|key| drop(self.nodes.remove(key)));
         let mut changed = Vec::new();
@@ -234,7 +271,7 @@ impl Told {
             let Some(flat) = sample.get(key) else { continue };
             let is_same = self.nodes.get(key).is_some_and(|(told, above)| Arc::ptr_eq(told, flat) && above == parent);
             if !is_same {
-                changed.push(flat.json(*parent));
+                changed.push(flat.shown(*parent));
                 self.nodes.insert(*key, (flat.clone(), *parent));
             }
         }
@@ -286,6 +323,6 @@ mod tests {
         let before = at(1_000, 10_000);
         assert!(at(3_000, 12_000).is_as(&before) && at(3_000, 12_001).is_as(&before));
         assert!(!at(0, 12_000).is_as(&before), "it does something else since then");
-        assert_eq!(before.json(None)["doing_since"], 9_000);
+        assert_eq!(before.shown(None).0["doing_since"], 9_000);
     }
 }

@@ -5,7 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
+use serde_json::Value;
 use tamtam::{
     Delivery, Message, MessageId, Part, Steering,
     model::MicroUsd,
@@ -14,8 +19,27 @@ use tamtam::{
 
 use crate::problem::{Answered, Problem};
 
+/// Reads an object where an object is meant: its fields could be read from a list too, as those of a body could.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let Some(value) = Option::<Value>::deserialize(from)? else { return Ok(None) };
+    read(value).map(Some).map_err(D::Error::custom)
+}
+
+/// As [`object`], for a list of objects.
+fn objects<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<Vec<T>>, D::Error> {
+    let Some(values) = Option::<Vec<Value>>::deserialize(from)? else { return Ok(None) };
+    values.into_iter().map(read).collect::<Result<_, _>>().map(Some).map_err(D::Error::custom)
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
+    if value.is_array() {
+        return Err(serde_json::Error::custom("a list is in the place of an object"));
+    }
+    serde_json::from_value(value)
+}
+
 /// A message that a client sends.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewMessage {
@@ -24,6 +48,7 @@ pub struct NewMessage {
     /// Its text; or `parts`.
     pub text: Option<String>,
     /// Its parts: texts, files and mentioned agents.
+    #[serde(deserialize_with = "objects")]
     pub parts: Option<Vec<Part>>,
     /// The agent that answers it.
     pub agent: Option<String>,
@@ -31,10 +56,10 @@ pub struct NewMessage {
     pub model: Option<String>,
     /// Tools that are switched on or off for its turn.
     pub tools: BTreeMap<String, bool>,
-    /// `queue`, `steer` or `reject`.
-    pub delivery: Option<String>,
-    /// With `steer`: `skip_remaining`, `finish_batch` or `abort_running`.
-    pub steering: Option<String>,
+    /// What becomes of it where the session is busy; by default it waits for a turn of its own.
+    pub delivery: Option<NewDelivery>,
+    /// With `steer`: what becomes of the calls of the running step.
+    pub steering: Option<Steering>,
     /// The turn that must be running.
     pub expect_turn: Option<u64>,
     /// Whether it waits for a place where the queue is full.
@@ -71,31 +96,35 @@ impl NewMessage {
 
     /// What becomes of it where the session is busy.
     pub(crate) fn delivery(&self) -> Answered<Delivery> {
-        delivery(self.delivery.as_deref(), self.steering.as_deref())
+        delivery(self.delivery, self.steering)
     }
 }
 
-/// Reads `delivery` and `steering`.
-pub(crate) fn delivery(delivery: Option<&str>, steering: Option<&str>) -> Answered<Delivery> {
-    let steering = match steering {
-        _ if steering.is_some() && delivery != Some("steer") => {
-            return Err(Problem::invalid("`steering` needs the delivery `steer`"));
-        }
-        None | Some("skip_remaining") => Steering::SkipRemaining,
-        Some("finish_batch") => Steering::FinishBatch,
-        Some("abort_running") => Steering::AbortRunning,
-        Some(_) => return Err(Problem::invalid("`steering` is skip_remaining, finish_batch or abort_running")),
-    };
-    match delivery {
-        None | Some("queue") => Ok(Delivery::Queue),
-        Some("steer") => Ok(Delivery::Steer(steering)),
-        Some("reject") => Ok(Delivery::Reject),
-        Some(_) => Err(Problem::invalid("`delivery` is queue, steer or reject")),
+/// What becomes of a message where the session is busy, as clients write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NewDelivery {
+    /// It gets a turn of its own, after the running one.
+    Queue,
+    /// It joins the running turn.
+    Steer,
+    /// It is refused.
+    Reject,
+}
+
+/// Reads `delivery` and `steering` together.
+pub(crate) fn delivery(delivery: Option<NewDelivery>, steering: Option<Steering>) -> Answered<Delivery> {
+    match (delivery, steering) {
+        (Some(NewDelivery::Steer), steering) => Ok(Delivery::Steer(steering.unwrap_or(Steering::SkipRemaining))),
+        (_, Some(_)) => Err(Problem::invalid("`steering` needs the delivery `steer`")),
+        (None | Some(NewDelivery::Queue), None) => Ok(Delivery::Queue),
+        (Some(NewDelivery::Reject), None) => Ok(Delivery::Reject),
     }
 }
 
 /// Limits as clients write them: money in millionths of a US dollar.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewLimits {
@@ -126,13 +155,15 @@ impl NewLimits {
 }
 
 /// A budget, or a change of one: what is left out stays as it is.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NewBudget {
     /// What the session may use in all.
+    #[serde(deserialize_with = "object")]
     pub session: Option<NewLimits>,
     /// What each turn may use.
+    #[serde(deserialize_with = "object")]
     pub turn: Option<NewLimits>,
     /// What happens where a limit is reached.
     pub on_breach: Option<OnBreach>,
@@ -153,16 +184,45 @@ impl NewBudget {
     }
 }
 
+/// What a person answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GrantName {
+    /// This once.
+    Once,
+    /// For longer: `scope` says how long, and `offer` what.
+    Always,
+    /// No; `message` is for the model.
+    Reject,
+    /// More of the budget: `by` how much.
+    Raise,
+    /// Nobody was there to be asked.
+    Unheard,
+}
+
 /// A person's answer to an ask.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewAnswer")]
 pub(crate) struct AnswerJson {
-    grant: String,
+    grant: GrantName,
+    /// How long `always` reaches; for the session by default.
+    #[serde(default)]
     scope: Option<Scope>,
+    /// The number of the offer that is taken.
+    #[serde(default)]
     offer: Option<u32>,
+    /// What the model is told of a rejection.
+    #[serde(default)]
     message: Option<String>,
+    /// How much each limit is raised by.
+    #[serde(default, deserialize_with = "object")]
     by: Option<NewLimits>,
+    /// Who answers.
+    #[serde(default)]
     pub(crate) who: Option<String>,
+    /// The digest of what was shown.
+    #[serde(default)]
     pub(crate) digest: Option<String>,
 }
 
@@ -170,27 +230,28 @@ impl AnswerJson {
     pub(crate) fn grant(&self) -> Answered<Grant> {
         let AnswerJson { grant, scope, offer, message, by, .. } = self;
         let needs = |field, what| Err(Problem::invalid(format!("`{field}` needs the grant `{what}`")));
-        match grant.as_str() {
-            what if what != "always" && (scope.is_some() || offer.is_some()) => needs("scope` and `offer", "always"),
-            what if what != "reject" && message.is_some() => needs("message", "reject"),
-            what if what != "raise" && by.is_some() => needs("by", "raise"),
-            "once" => Ok(Grant::Once),
-            "always" => {
+        match grant {
+            what if *what != GrantName::Always && (scope.is_some() || offer.is_some()) => {
+                needs("scope` and `offer", "always")
+            }
+            what if *what != GrantName::Reject && message.is_some() => needs("message", "reject"),
+            what if *what != GrantName::Raise && by.is_some() => needs("by", "raise"),
+            GrantName::Once => Ok(Grant::Once),
+            GrantName::Always => {
                 let scope = scope.unwrap_or_default();
                 Ok(offer.map_or(Grant::Always(scope), |offer| Grant::Offered { scope, offer }))
             }
-            "reject" => Ok(Grant::Reject(message.clone())),
-            "unheard" => Ok(Grant::Unheard),
-            "raise" => match by {
+            GrantName::Reject => Ok(Grant::Reject(message.clone())),
+            GrantName::Unheard => Ok(Grant::Unheard),
+            GrantName::Raise => match by {
                 Some(by) => Ok(Grant::Raise(by.limits())),
                 None => Err(Problem::invalid("the grant `raise` needs `by`: how much each limit is raised by")),
             },
-            _ => Err(Problem::invalid("`grant` is once, always, reject, raise or unheard")),
         }
     }
 
     /// Whether it lets the session use more than its budget: that is an operator's.
     pub(crate) fn is_of_more(&self) -> bool {
-        matches!(self.grant.as_str(), "once" | "always" | "raise")
+        matches!(self.grant, GrantName::Once | GrantName::Always | GrantName::Raise)
     }
 }

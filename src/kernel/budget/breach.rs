@@ -44,6 +44,7 @@ impl Budget {
 /// What happens when a limit does not allow the next piece of work. When a limit of time ends while work runs, the work is stopped,
 /// except where a person is asked: then it may go on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnBreach {
@@ -59,6 +60,7 @@ pub enum OnBreach {
 
 /// Whose limit it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Extent {
@@ -73,6 +75,7 @@ pub enum Extent {
 /// A limit that does not allow the next piece of work. The core looks for breaches before work begins; a limit of time may also be
 /// breached while work runs. The unit of the amounts is that of the resource, such as tokens or picodollars ([`Resource`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Breach {
     /// The resource that is limited.

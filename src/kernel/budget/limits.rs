@@ -16,6 +16,7 @@ use crate::words::usage::{MicroUsd, PICO_IN_MICRO, PicoUsd};
 
 /// A resource that may be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Resource {
@@ -64,6 +65,7 @@ impl fmt::Display for Resource {
 
 /// Limits, or what is left of them: there `None` is no limit. Also amounts, where `None` is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Limits {
@@ -167,6 +169,7 @@ impl Limits {
 
 /// [`Limits`] in the JSON that other programs read: money in millionths of a US dollar, rounded down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShownLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tokens: Option<u64>,

@@ -108,6 +108,7 @@ impl Spent {
 
 /// What tasks used, with their own tasks and with merged forks, in the JSON that other programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ShownTasks {
     /// How many tasks were given, by the session and by its tasks.
@@ -126,6 +127,7 @@ pub struct ShownTasks {
 
 /// [`Spent`] in the JSON that other programs read: money in millionths of a US dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShownSpent {
     requests: u64,
     #[serde(default, skip_serializing_if = "is_default")]

@@ -31,6 +31,7 @@ use crate::{
 
 /// How a child is tied to its parent: two flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Link {
     /// Whether the child is stopped when its parent's turn is aborted, and ended when its parent ends. A crash of the parent does
@@ -81,6 +82,7 @@ pub struct Down {
 
 /// Why a task is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DownReason {
@@ -310,6 +312,7 @@ pub struct Tie {
 
 /// One session on the way of a question. Stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AskFrom {
     /// The session.

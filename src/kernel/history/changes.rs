@@ -22,6 +22,7 @@ use crate::{
 
 /// What a host asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Way {
@@ -205,6 +206,7 @@ impl Merged {
 
 /// What a restore did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RestoredFiles {
     /// Changes after this entry were taken back.
@@ -220,6 +222,7 @@ pub struct RestoredFiles {
 
 /// A file that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RefusedFile {
     /// The path of the file, as it stands on the tape.

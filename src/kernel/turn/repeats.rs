@@ -86,6 +86,7 @@ impl Turn {
 
 /// What a call repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Repeats {
     /// How many calls are made in turn: 1 where it is the same call again and again.

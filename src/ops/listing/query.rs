@@ -115,6 +115,11 @@ pub struct SessionCursor {
     pub(super) part: Option<Part>,
 }
 
+crate::words::schema::schema!(SessionCursor, "SessionCursor", {
+    "description": "The end of a page of sessions, from which the next one continues.",
+    "type": "string",
+});
+
 /// A part of the rows of the index: those that were brought in after a moment and up to another. A walk through a list that the
 /// index had not read to its end goes through one part after the other, until nothing more is brought in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// The id of a child among the children of one supervisor, or of a root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct ChildId(Arc<str>);
 

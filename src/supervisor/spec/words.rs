@@ -79,6 +79,7 @@ pub enum AutoShutdown {
 
 /// The kind of a child, for people and for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ChildKind {

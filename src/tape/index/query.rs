@@ -140,6 +140,11 @@ pub struct Cursor {
     pub(super) ranked: Option<usize>,
 }
 
+crate::words::schema::schema!(Cursor, "SearchCursor", {
+    "description": "The end of a page of hits, from which the next one continues.",
+    "type": "string",
+});
+
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ranked {

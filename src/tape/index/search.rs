@@ -47,6 +47,7 @@ const AGAIN_MAX: usize = 2;
 
 /// One page of hits.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Page {
     /// In the order that was asked for.
@@ -59,6 +60,7 @@ pub struct Page {
 
 /// An entry that was found.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Hit {
     /// On which tape.

@@ -18,6 +18,7 @@ use crate::{
 
 /// Whether the index has read everything that is on the tapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Behind {
@@ -44,6 +45,7 @@ impl Behind {
 
 /// The work that a list took: counts of things that were read, not time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ListCost {
     /// Sessions whose folder was listed and whose files' lengths were asked for.
@@ -58,6 +60,7 @@ pub struct ListCost {
 
 /// The status of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SessionStatus {

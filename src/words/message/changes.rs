@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// A result without this value comes from a call that reports nothing about files: it only reads, or its effects are not tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Changes {
     /// The files: in the order of the changes for a tool that reports each change, by path for a comparison of two looks.
@@ -22,7 +23,7 @@ pub struct Changes {
 
 /// One file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FileChange {
     /// Its path: relative to the workspace for a file inside, else absolute; without links for a file that this process changed,
@@ -36,7 +37,7 @@ pub struct FileChange {
 
 /// The state of a path at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileState {
@@ -50,7 +51,7 @@ pub enum FileState {
 
 /// A regular file, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FileImage {
     /// BLAKE3 of its content, in hex; `None` if it was not read.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A file or an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "tools", feature = "schema"), derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct FilePart {
     /// `data:MIME;base64,…` for bytes in the message itself, else the URL or path of the file.

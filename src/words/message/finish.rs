@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 /// make, no call runs, and the turn ends with the step limit where it would have continued, and where its model answers `stop`
 /// right after results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Finish {

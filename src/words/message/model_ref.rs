@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!((model.provider.as_str(), model.model.as_str()), ("openai", "gpt-4o"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ModelRef {
     /// The provider whose API reaches the model.

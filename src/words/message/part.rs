@@ -15,6 +15,7 @@ use crate::{
 
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Part {
@@ -73,6 +74,7 @@ impl Part {
 ///
 /// It goes back only to the same provider and the same API; for any other it is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Extra {
     /// The provider that made the data.
@@ -93,6 +95,7 @@ impl Extra {
 
 /// Text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TextPart {
     /// The text.
@@ -104,6 +107,7 @@ pub struct TextPart {
 
 /// What the model thought.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ReasoningPart {
     /// The thought; empty if the provider shows none of it.
@@ -117,6 +121,7 @@ pub struct ReasoningPart {
 
 /// The content that one or more files had before a change, if it was kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SnapshotPart {
     /// The hash that the content is kept under.
@@ -125,6 +130,7 @@ pub struct SnapshotPart {
 
 /// Files that were changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PatchPart {
     /// The hash of the content before the change; `absent` for files that were not there, `unknown` if their content is not kept.
@@ -138,6 +144,7 @@ pub struct PatchPart {
 
 /// A step begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct StepStartPart {
     /// 1 for the first of its turn.
@@ -146,6 +153,7 @@ pub struct StepStartPart {
 
 /// A step is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct StepFinishPart {
     /// 1 for the first of its turn.
@@ -164,6 +172,7 @@ pub struct StepFinishPart {
 
 /// A request failed and was made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RetryPart {
     /// 1 for the first retry.
@@ -176,6 +185,7 @@ pub struct RetryPart {
 
 /// The agent in force from here on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct AgentPart {
     /// Its name.
@@ -184,6 +194,7 @@ pub struct AgentPart {
 
 /// Work that was given to a subagent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SubtaskPart {
     /// The prompt of the subagent.
@@ -196,6 +207,7 @@ pub struct SubtaskPart {
 
 /// The history before this point is replaced by a summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CompactionPart {
     /// Whether the runtime began the compaction, and not a host's request.

@@ -16,6 +16,7 @@ use crate::words::{
 ///
 /// The model sees `content`, the attachments and, through some providers' APIs, whether the call failed; nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ToolResult {
     /// The text for the model. A tool should keep it short; the worker bounds it again (`tool::truncate`).

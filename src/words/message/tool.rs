@@ -13,6 +13,7 @@ use crate::words::ids::CallId;
 
 /// One tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ToolPart {
     /// The id that the model gave to the call.
@@ -29,6 +30,7 @@ pub struct ToolPart {
 
 /// The life of a call. The input is the text that was received, unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ToolState {
@@ -83,6 +85,7 @@ pub enum ToolState {
 
 /// Why a call has no good result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ErrorReason {

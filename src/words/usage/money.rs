@@ -24,12 +24,14 @@ const DECIMALS: usize = 12;
 
 /// Millionths of a US dollar. The field that holds it is `None`, and never zero, if a price is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct MicroUsd(pub u64);
 
 /// Picodollars: millionths of a millionth of a US dollar. A token of a model that costs one dollar for a million tokens costs a
 /// million picodollars. Sums stop at 18 million dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct PicoUsd(pub u64);
 
@@ -163,6 +165,7 @@ impl fmt::Display for Cost {
 
 /// A cost in the JSON that other programs read. A program that reads `cost` alone never takes a part for the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ShownCost {
     /// The whole cost, in millionths of a US dollar; left out if a part is not known.

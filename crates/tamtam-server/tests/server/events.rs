@@ -293,3 +293,55 @@ async fn a_client_that_goes_away_is_forgotten() {
     lab.say("s", "hello").await;
     lab.end().await;
 }
+
+/// U-01, U-02, U-09, C-22: in the turn view each step is a message of its own, which begins with `turn_start`; all that belongs to it
+/// has its id, and comes in the order of the view. A client that comes again gets each durable frame once.
+#[tokio::test]
+async fn the_turn_view_is_the_same_stream_under_the_names_of_a_front_end() {
+    let lab = Lab::new().await;
+    lab.session("s").await;
+    let mut events = lab.events("/v1/sessions/s/events?view=turns", "").await;
+    lab.post("/v1/sessions/s/messages", json!({ "text": "read it" })).await;
+    let mut live = Vec::new();
+    loop {
+        let frame = events.next().await.unwrap();
+        let is_last = frame.data["type"] == "agent_complete";
+        live.push(frame);
+        if is_last {
+            break;
+        }
+    }
+    let shown = |frames: &[Frame]| -> Vec<(String, Value)> {
+        frames
+            .iter()
+            .map(|frame| (frame.data["type"].as_str().unwrap().to_owned(), frame.data["turnId"].clone()))
+            .collect()
+    };
+    let (one, two) = (live[0].data["turnId"].clone(), live[live.len() - 2].data["turnId"].clone());
+    assert_ne!(one, two);
+    let wanted = [
+        ("turn_start", &one),
+        ("stream_tool_call_start", &one),
+        ("message.part.updated", &one),
+        ("tool_call_end", &one),
+        ("turn_end", &one),
+        ("turn_start", &two),
+        ("stream_chunk", &two),
+        ("message.part.updated", &two),
+        ("turn_end", &two),
+        ("agent_complete", &Value::Null),
+    ];
+    assert_eq!(shown(&live), wanted.map(|(kind, id)| (kind.to_owned(), id.clone())));
+    let durable: Vec<Frame> = live.into_iter().filter(|frame| !frame.id.is_empty()).collect();
+    let mut got: Vec<Frame> = Vec::new();
+    while got.len() < durable.len() {
+        let last = got.last().map(|frame| frame.id.clone()).unwrap_or_else(|| "0".into());
+        let mut events = lab.events("/v1/sessions/s/events?view=turns", &format!("last-event-id: {last}\r\n")).await;
+        for _ in 0..1 + got.len() % 3 {
+            got.extend(if got.len() < durable.len() { events.next().await } else { None });
+        }
+    }
+    assert_eq!(got, durable);
+    assert_eq!(lab.ask("GET", "/v1/sessions/s/events?view=odd", Value::Null).await.refused(), (422, "invalid".into()));
+    lab.end().await;
+}

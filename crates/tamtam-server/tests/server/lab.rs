@@ -48,7 +48,7 @@ impl Gate {
 }
 
 /// The last words of a user decide what the model does: `note X` calls a tool that asks, `read` one that is allowed, `gate` one that
-/// waits, `steps N` N calls of `read`; all else is echoed. Behind a result it says that it is done.
+/// waits, `boom` one that panics; all else is echoed. Behind a result it says that it is done.
 pub fn reply(request: &Request) -> Reply {
     let said = transcript(request);
     let last = said.lines().next_back().unwrap_or_default();
@@ -57,6 +57,7 @@ pub fn reply(request: &Request) -> Reply {
         ("note", text) => Reply::call("note", json!({ "text": text })),
         ("read", _) => Reply::call("read_all", json!({})),
         ("gate", _) => Reply::call("gate", json!({})).with_call("read_all", json!({})),
+        ("boom", _) => Reply::call("boom", json!({})),
         ("barrier", name) => Reply::text("held").at_barrier(name),
         ("hang", _) => Reply::hang(),
         _ => Reply::text(format!("echo: {words}")),
@@ -82,6 +83,7 @@ pub fn rules() -> Ruleset {
             rule("note", Action::Ask),
             rule("read_all", Action::Allow),
             rule("gate", Action::Allow),
+            rule("boom", Action::Allow),
             rule("task", Action::Allow),
         ],
     )
@@ -154,9 +156,14 @@ impl Lab {
     }
 }
 
+fn boom() -> String {
+    panic!("the words of boom")
+}
+
 pub async fn runtime(folder: &tempfile::TempDir, model: Arc<dyn Model>, gate: Arc<Gate>) -> Runtime {
     let note = tool::typed("note", "Notes.", |Note { text }, _| async move { format!("noted {text}") });
     let read = tool::typed("read_all", "Reads.", |Empty {}, _| async move { "all of it" });
+    let boom = tool::typed("boom", "Panics.", |Empty {}, _| async move { boom() });
     let wait = tool::typed("gate", "Waits.", move |Empty {}, _| {
         let gate = gate.clone();
         async move {
@@ -167,5 +174,5 @@ pub async fn runtime(folder: &tempfile::TempDir, model: Arc<dyn Model>, gate: Ar
         }
     });
     let builder = Runtime::builder().store(folder.path().join("tapes")).model(model).with_tasks();
-    builder.tool(note).tool(read.effect(Effect::Read)).tool(wait.effect(Effect::Read)).start().await.unwrap()
+    builder.tool(note).tool(boom).tool(read.effect(Effect::Read)).tool(wait.effect(Effect::Read)).start().await.unwrap()
 }

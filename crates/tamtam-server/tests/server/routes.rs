@@ -180,7 +180,7 @@ async fn a_conversation_is_forked_taken_back_searched_and_exported() {
     assert_eq!(lab.ask("POST", "/v1/sessions/s/end", json!({ "reason": "over" })).await.status, 204);
     assert_eq!(
         lab.ask("POST", "/v1/sessions/s/messages", json!({ "text": "x" })).await.refused(),
-        (503, "closed".into())
+        (409, "ended".into())
     );
     lab.end().await;
 }
@@ -339,5 +339,107 @@ async fn wrong_input_is_refused_with_a_typed_error() {
     }
     assert_eq!(lab.ask("PUT", "/v1/sessions/s", Value::Null).await.refused(), (405, "method_not_allowed".into()));
     assert_eq!(lab.get("/v1/sessions/s/messages").await["messages"], json!([]), "nothing was taken");
+    lab.end().await;
+}
+
+/// A-09, RPC-001, 002, 003, 004, 005, 006, 007, 008: a client makes a session, sends, follows, and aborts, over plain HTTP; each wrong
+/// request has its own typed error.
+#[tokio::test]
+async fn a_request_is_answered_by_its_result_or_by_a_typed_error() {
+    let lab = Lab::new().await;
+    lab.session("s").await;
+    let mut events = lab.events("/v1/sessions/s/events", "").await;
+    let path = "/v1/sessions/s/messages";
+    // RPC-001: a valid request is carried out; RPC-005: its id is in the answer.
+    let sent = lab.ask("POST", path, json!({ "id": "42", "text": "hello" })).await;
+    assert_eq!((sent.status, &sent.json()["message"]), (202, &json!("42")));
+    // RPC-003: the echo.
+    let finished = events.until("turn_finished").await;
+    assert_eq!((&finished["text"], &finished["messages"]), (&json!("echo: hello"), &json!(["42"])));
+    // RPC-002: no JSON.
+    let raw = format!(
+        "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 8\r\nconnection: close\r\n\r\nnot JSON",
+        lab.at
+    );
+    assert_eq!(lab.raw(raw.as_bytes()).await.refused(), (400, "malformed".into()));
+    // RPC-004: nothing is called so, or takes that method.
+    assert_eq!(lab.ask("POST", "/v1/sessions/s/chat", json!({})).await.refused(), (404, "not_found".into()));
+    assert_eq!(lab.ask("PUT", path, json!({})).await.refused(), (405, "method_not_allowed".into()));
+    // RPC-006: the version of the interface is in the path, and a request without it is none.
+    assert_eq!(
+        lab.ask("POST", "/sessions/s/messages", json!({ "text": "x" })).await.refused(),
+        (404, "not_found".into())
+    );
+    // RPC-007: a handler that panics is an error of its own call, and of nothing else.
+    lab.post(path, json!({ "text": "boom" })).await;
+    let boom = events.until("call_finished").await;
+    assert_eq!((&boom["name"], boom["error"].is_string()), (&json!("boom"), true), "{boom}");
+    assert_eq!(events.until("turn_finished").await["outcome"], "done");
+    assert_eq!(lab.get("/v1/crashes").await["crashes"], json!([]));
+    // RPC-008: attachments are in the conversation as they were sent.
+    let file = |name: &str| json!({ "type": "file", "mime": "text/markdown", "filename": name, "url": "data:text/markdown;base64,SGk=" });
+    let parts = json!([{ "type": "text", "text": "read these" }, file("file1.md"), file("file2.md")]);
+    lab.post(path, json!({ "id": "with files", "parts": parts })).await;
+    let turn = events.until("turn_finished").await;
+    assert_eq!(turn["messages"], json!(["with files"]));
+    let page = lab.get(path).await["messages"].clone();
+    let sent = page.as_array().unwrap().iter().find(|message| message["id"] == "with files").unwrap();
+    let names: Vec<_> = sent["parts"].as_array().unwrap().iter().filter_map(|part| part["filename"].as_str()).collect();
+    assert_eq!(names, ["file1.md", "file2.md"]);
+    // and an abort ends what runs.
+    lab.post(path, json!({ "text": "hang" })).await;
+    events.until("step_started").await;
+    assert_eq!(lab.post("/v1/sessions/s/abort", json!({})).await, json!({ "recorded": true }));
+    assert_eq!(events.until("turn_finished").await["outcome"], "aborted");
+    lab.end().await;
+}
+
+/// What waits, and what is asked, can be looked at one by one; a list in the place of an object is refused at any depth; and a session
+/// that has ended says so, which no second try changes.
+#[tokio::test]
+async fn one_of_what_waits_is_shown_and_what_has_ended_says_so() {
+    let lab = Lab::new().await;
+    lab.session("s").await;
+    let mut events = lab.events("/v1/sessions/s/events", "").await;
+    lab.post("/v1/sessions/s/messages", json!({ "text": "note milk" })).await;
+    let ask = events.until("ask").await["ask"].clone();
+    lab.post("/v1/sessions/s/messages", json!({ "id": "later", "text": "more" })).await;
+    let all = lab.get("/v1/sessions/s/asks").await;
+    assert_eq!(lab.get(&format!("/v1/sessions/s/asks/{ask}")).await, all["asks"][0]);
+    let waits = lab.get("/v1/sessions/s/queue").await;
+    assert_eq!(lab.get("/v1/sessions/s/queue/later").await, waits["waiting"][0]);
+    for missing in ["/v1/sessions/s/asks/9999", "/v1/sessions/s/asks/x", "/v1/sessions/s/queue/never"] {
+        assert_eq!(lab.ask("GET", missing, Value::Null).await.refused(), (404, "not_found".into()), "{missing}");
+    }
+    let lists = [
+        ("POST", "/v1/sessions", json!({ "budget": [null, null] })),
+        ("POST", "/v1/sessions", json!({ "prompt": ["m", "words"] })),
+        ("POST", "/v1/sessions/s/messages", json!({ "parts": [["text", "words"]] })),
+        ("PATCH", "/v1/sessions/s/budget", json!({ "turn": [1] })),
+        ("POST", &format!("/v1/sessions/s/asks/{ask}"), json!({ "grant": "raise", "by": [1] })),
+    ];
+    for (method, path, body) in lists {
+        let answer = lab.ask(method, path, body.clone()).await;
+        assert_eq!(answer.refused(), (422, "invalid".into()), "{method} {path} {body}");
+    }
+    lab.ask("POST", "/v1/sessions/s/end", json!({ "reason": "enough" })).await.ok();
+    for (path, body) in [
+        ("messages", json!({ "text": "x" })),
+        ("undo", Value::Null),
+        ("tasks", json!({ "prompt": "x" })),
+        ("command", json!({ "line": "/undo" })),
+    ] {
+        let answer = lab.ask("POST", &format!("/v1/sessions/s/{path}"), body).await;
+        assert_eq!(answer.refused(), (409, "ended".into()), "{path}");
+    }
+    lab.end().await;
+}
+
+/// The document of the interface needs no token, and is that of the crate.
+#[tokio::test]
+async fn the_document_of_the_interface_is_open() {
+    let lab = Lab::with(|options| options.token("t0ken")).await;
+    assert_eq!(lab.get("/openapi.json").await, tamtam_server::openapi());
+    assert_eq!(lab.ask("GET", "/v1", Value::Null).await.refused(), (401, "unauthorized".into()));
     lab.end().await;
 }

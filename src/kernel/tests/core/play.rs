@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
-    event::{Event, events_of},
+    event::{Event, events_of, keep},
     kernel::{
         Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Digest, Due,
         EditMessage, Entry, Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record,
@@ -592,13 +592,17 @@ impl Drop for Play {
             replays(&self.tape(), &self.appends).unwrap();
             let lines = self.tape().iter().map(|entry| entry.to_tape().unwrap()).collect::<Vec<_>>();
             // Whoever reads the JSON of an event has the event: the same text comes out again.
+            let mut events = String::new();
             let state = self.fold_with(|before, entry| {
                 for event in events_of(before, entry) {
                     let text = serde_json::to_string(&event).unwrap();
                     let back: Event = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
                     assert_eq!(serde_json::to_string(&back).unwrap(), text);
+                    events.push_str(&text);
+                    events.push('\n');
                 }
             });
+            keep(&events);
             let digest = Digest::of(&lines);
             // What a list shows as used is what the state says.
             let used = |spent: &Spent| (spent.requests, spent.estimated, spent.usage, spent.cost);
