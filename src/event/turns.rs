@@ -55,7 +55,7 @@ pub enum TurnEvent {
     #[serde(rename = "message.part.updated")]
     PartUpdated {
         /// The part.
-        part: Part,
+        part: Box<Part>,
         /// The message.
         turn_id: TurnId,
     },
@@ -157,7 +157,7 @@ impl Turns {
                 let (id, name) = (call.clone(), name.clone());
                 TurnEvent::StreamToolCallStart { index: *index, id, name, turn_id }
             }
-            EventKind::PartUpdated { part } => TurnEvent::PartUpdated { part: part.clone(), turn_id },
+            EventKind::PartUpdated { part } => TurnEvent::PartUpdated { part: Box::new(part.clone()), turn_id },
             EventKind::CallFinished { call, error, content, .. } => {
                 let (tool_call_id, output) = (call.clone(), content.clone());
                 TurnEvent::ToolCallEnd { tool_call_id, success: error.is_none(), output, turn_id }

@@ -13,7 +13,9 @@ use tamtam::{
 use crate::support::taped;
 
 /// Files as people write them: the folder, the text, and what becomes of it. `ok` with what is said of it, or the line and the reason.
-const SHAPES: &[(&str, &str, Result<&str, (usize, &str)>)] = &[
+type Shape = (&'static str, &'static str, Result<&'static str, (usize, &'static str)>);
+
+const SHAPES: &[Shape] = &[
     ("plain", "---\nname: plain\ndescription: Does it.\n---\nDo it.\n", Ok("text=Do it.")),
     ("quoted", "---\nname: \"quoted\"\ndescription: 'Does: it'\n---\nDo.\n", Ok("description=Does: it")),
     (
