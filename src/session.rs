@@ -61,7 +61,6 @@ pub use crate::{
     actor::limits::MESSAGE_BYTES_MAX,
     error::{PassivateError, SpawnError},
     event::{BadEventId, BranchEvent, BudgetThen, EVENT_VERSION, EventId, Next, TurnEvent, TurnId, Turns},
-    hook::Operation,
     words::{
         depth::VALUE_DEPTH_MAX,
         ids::{BadSessionId, CallId, NAME_BYTES_MAX, SESSION_ID_BYTES_MAX},
@@ -81,6 +80,7 @@ use crate::{
     },
     error::SendError,
     event::EventStream,
+    hook::Operation,
     kernel::{
         self, Abort, AnswerAsk, CarriedOut, ClearQueue, Command, Delivery, EditMessage, GoOn, HandOff, Pause,
         ResetLoops, Resume, SendMessage, Steering, WithdrawMessage,
