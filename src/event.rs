@@ -148,16 +148,8 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// Adds lines of events to the file that `TAMTAM_EVENTS` names, if it names one: `tests/wire` holds them against their schema, with a
-/// program that is not ours.
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
-pub(crate) fn keep(lines: &str) {
-    if let Some(path) = std::env::var_os("TAMTAM_EVENTS") {
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
-    }
-}
+pub(crate) mod lab;
 
 #[cfg(test)]
 mod tests {
@@ -193,7 +185,7 @@ mod tests {
                 Event { v: EVENT_VERSION, id, session, time: Millis(5), cause: None, turn: None, step: None, kind };
             let text = serde_json::to_string(&event).unwrap();
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
-            keep(&format!("{text}\n"));
+            lab::keep(&format!("{text}\n"));
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) use ledger::sweep_dead;
 pub use output::Stream;
 pub(crate) use output::{Output, Rolling};
 pub use processes::Processes;
-pub use run::{Folder, Input, Process, ProcessEvent, Spec, Streams};
+pub use run::{Folder, Process, ProcessEvent, ProcessInput, Spec, Streams};
 pub use sandbox::{Confinement, SandboxLevel};
 pub use sweep::{Swept, Whose, sweep};
 pub(crate) use tag::CALL_VARIABLE;

@@ -234,7 +234,7 @@ mod tests {
                 "8.0.0",
                 json!({ "event": "call_finished", "ticket": 7, "call": "c1", "name": "read", "content": "all of it" }),
             ),
-            event("8.0.1", json!({ "event": "step_finished", "finish": "tool_calls", "usage": usage(), "cost": 0 })),
+            event("8.0.1", json!({ "event": "step_finished", "finish": "tool-calls", "usage": usage(), "cost": 0 })),
             finished(json!({ "outcome": "done" })),
         ];
         let wanted = [
@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn a_message_without_an_answer_ends_with_its_turn_and_no_message_ends_twice() {
-        let aborted = || finished(json!({ "outcome": "aborted", "why": "enough" }));
+        let aborted = || finished(json!({ "outcome": "aborted", "reason": "enough" }));
         let start = json!({ "type": "turn_start", "turnId": "4.1", "iteration": 1 });
         let end = json!({ "type": "turn_end", "turnId": "4.1" });
-        let complete = json!({ "type": "agent_complete", "outcome": "aborted", "why": "enough", "text": "bye" });
+        let complete = json!({ "type": "agent_complete", "outcome": "aborted", "reason": "enough", "text": "bye" });
         // The request was made twice.
         let seen = view(&mut Turns::default(), &[started(1), started(2), aborted()]);
         assert_eq!(seen, [start.clone(), start.clone(), end.clone(), complete.clone()]);

@@ -50,7 +50,7 @@ pub struct Spec {
     /// How its output is taken in.
     pub streams: Streams,
     /// What it reads on its standard input.
-    pub input: Input,
+    pub input: ProcessInput,
     /// What it may reach; `None`: all that the user may. The program is not started if this cannot be enforced.
     pub confinement: Option<Confinement>,
 }
@@ -60,7 +60,7 @@ impl Spec {
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, folder: Folder, tag: Tag) -> Spec {
         let (arguments, environment) = (Vec::new(), Vec::new());
-        let (streams, input) = (Streams::default(), Input::default());
+        let (streams, input) = (Streams::default(), ProcessInput::default());
         Spec { program: program.into(), arguments, environment, folder, tag, streams, input, confinement: None }
     }
 
@@ -72,7 +72,7 @@ impl Spec {
         /// Sets how the [output](#structfield.streams) is taken in.
         streams: Streams;
         /// Sets what it [reads](#structfield.input).
-        input: Input;
+        input: ProcessInput;
         /// Sets what it [may reach](#structfield.confinement).
         confinement: Confinement = Some(confinement);
     }
@@ -96,7 +96,7 @@ pub enum Streams {
 /// What a program reads on its standard input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Input {
+pub enum ProcessInput {
     /// Nothing: its input has ended.
     #[default]
     Empty,
@@ -186,8 +186,8 @@ impl Process {
             .env(CALL_VARIABLE, spec.tag.variable(outer))
             .current_dir(spec.folder.to_start_in())
             .stdin(match spec.input {
-                Input::Empty => Stdio::null(),
-                Input::Pipe => Stdio::piped(),
+                ProcessInput::Empty => Stdio::null(),
+                ProcessInput::Pipe => Stdio::piped(),
             });
         let both = match spec.streams {
             Streams::Apart => {
@@ -251,7 +251,7 @@ impl Process {
         }
     }
 
-    /// The writing end of its standard input, once; `None` the second time, and for [`Input::Empty`]. A drop ends its input.
+    /// The writing end of its standard input, once; `None` the second time, and for [`ProcessInput::Empty`]. A drop ends its input.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }

@@ -34,7 +34,7 @@ fn spec(processes: &Processes, command: &str) -> Spec {
         folder: Folder { handle: OwnedFd::from(fs::File::open("/").unwrap()), path: "/".into() },
         tag,
         streams: Streams::Together,
-        input: Input::Empty,
+        input: ProcessInput::Empty,
         confinement: None,
     }
 }
@@ -254,10 +254,10 @@ async fn a_program_reads_what_is_written_to_its_input() {
     use tokio::io::AsyncWriteExt as _;
     let processes = Processes::unwatched();
     let with = |input| Spec { program: "/bin/cat".into(), arguments: Vec::new(), input, ..spec(&processes, "") };
-    for (input, said) in [(Input::Pipe, b"hello".as_slice()), (Input::Empty, b"")] {
+    for (input, said) in [(ProcessInput::Pipe, b"hello".as_slice()), (ProcessInput::Empty, b"")] {
         let mut process = processes.start(with(input)).await.unwrap();
         let mut pipe = process.take_input();
-        assert_eq!((pipe.is_some(), process.id().is_some()), (input == Input::Pipe, true));
+        assert_eq!((pipe.is_some(), process.id().is_some()), (input == ProcessInput::Pipe, true));
         assert!(process.take_input().is_none(), "there is one");
         if let Some(pipe) = &mut pipe {
             pipe.write_all(b"hello").await.unwrap();

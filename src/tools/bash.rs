@@ -43,7 +43,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::BoxFuture,
-    process::{Folder, Input, Process, ProcessEvent, Spec, Tag, scrub},
+    process::{Folder, Process, ProcessEvent, ProcessInput, Spec, Tag, scrub},
     tool::{
         Access, Changes, Files, Question, QuestionAnswer, Tool, ToolContext, ToolResult,
         truncate::CutLimits,
@@ -260,7 +260,7 @@ impl Bash {
             folder,
             tag,
             streams: self.options.streams,
-            input: Input::Empty,
+            input: ProcessInput::Empty,
             confinement: room.as_ref().map(|room| room.confinement.clone()),
         };
         let started = Instant::now();

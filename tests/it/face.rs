@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most lines of the listing: 4,460 before skills, servers of tools, gates of operations and the turn view. One line each have: a module, type, trait, function, constant, field, variant and method; a member
-/// of a trait, at the trait alone and not at each type that has it; and the traits that a type has, together.
+/// The most lines of the listing: 4,460 before skills, servers of tools, gates of operations and the turn view. One line each have: a
+/// module, type, trait, function, constant, field, variant and method; a member of a trait, at the trait alone and not at each type
+/// that has it; and the traits that a type has, together.
 const LINES_MAX: usize = 4_540;
 
 /// Types that may be built and matched to the last field, each with the reason.
@@ -24,9 +25,10 @@ const TWICE: [(&str, &str); 2] = [
 ];
 
 /// Crates whose types may be in signatures, each with the reason.
-const FOREIGN: [(&str, &str); 3] = [
+const FOREIGN: [(&str, &str); 4] = [
     ("serde_json", "values of JSON; its version is that of the formats on tapes and wires"),
     ("schemars", "the bound of typed tools; it is `tamtam::schemars`"),
+    ("tokio::process::ChildStdin", "the input of a process of a host's: a pipe of tokio's own, which every host has"),
     ("futures_core::stream::Stream", "the trait of all streams; std has none yet"),
 ];
 

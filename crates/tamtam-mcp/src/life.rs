@@ -26,7 +26,7 @@ use std::{
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tamtam::{
     supervisor::{ChildContext, ChildSpec, Start},
-    tools::process::{Folder, Input, Process, ProcessEvent, Processes, Spec, Stream, Streams},
+    tools::process::{Folder, Process, ProcessEvent, ProcessInput, Processes, Spec, Stream, Streams},
 };
 use tokio::{
     io::AsyncWriteExt as _,
@@ -209,7 +209,7 @@ async fn start(program: &Program, processes: &Processes) -> io::Result<Process> 
         .arguments(program.arguments.clone())
         .environment(environment)
         .streams(Streams::Apart)
-        .input(Input::Pipe);
+        .input(ProcessInput::Pipe);
     processes.start(spec).await
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tamtam::{
     Message, Millis, ModelRef, Seq,
-    event::{Event, events_of, keep},
+    event::{Event, events_of, lab::keep},
     kernel::{
         Abort, AgentChoice, AnswerAsk, CallState, CarriedOut, ClearQueue, Configure, Delivery, Digest, Due,
         EditMessage, Entry, Env, GoOn, Grant, Input, ModelSeen, Open, Outcome, Pause, PutQuestion, Receipt, Record,
