@@ -25,6 +25,8 @@ const BYTES: usize = 1 << 20;
 
 /// A reading that has come to an entry.
 pub(super) struct PastReading {
+    /// The session that is read. The state of a fork is its parent's up to the fork's own first entries.
+    session: SessionId,
     state: State,
     /// How many entries the next page has at most.
     entries: u64,
@@ -41,15 +43,15 @@ impl PastReading {
         match store.read_to(session, after.max(Seq(1))) {
             Err(TapeError::NoEntry { .. }) => Ok(None),
             before => {
-                Ok(Some(PastReading { state: taped::state(session, &before?.entries)?, entries: ENTRIES_MAX / 4 }))
+                let state = taped::state(session, &before?.entries)?;
+                Ok(Some(PastReading { session: session.clone(), state, entries: ENTRIES_MAX / 4 }))
             }
         }
     }
 
     /// The next page. Blocks on the disk.
     pub(super) fn page(self, shared: &Arc<Shared>) -> Result<PastPage, OpenError> {
-        let PastReading { mut state, entries } = self;
-        let session = state.session.clone();
+        let PastReading { session, mut state, entries } = self;
         let (from, through) = (state.seq.next(), Seq(state.seq.0.saturating_add(entries)));
         let read = taped::entries(&session, &shared.store.read_through(&session, from, through)?)?;
         let is_last = (read.len() as u64) < entries;
@@ -60,7 +62,7 @@ impl PastReading {
         }
         let (through, bytes) = (state.seq, events.iter().map(|event| event.bytes()).sum::<usize>());
         let entries = if bytes > BYTES { entries / 2 } else { entries.saturating_mul(2) };
-        let rest = PastReading { state, entries: entries.clamp(1, ENTRIES_MAX) };
+        let rest = PastReading { session, state, entries: entries.clamp(1, ENTRIES_MAX) };
         Ok(PastPage { events, through, rest: (!is_last).then(|| rest.later(shared.clone())) })
     }
 
@@ -69,7 +71,7 @@ impl PastReading {
         Box::new(move || {
             let tokio = shared.tokio.clone();
             tokio.spawn_blocking(move || {
-                let session = self.state.session.clone();
+                let session = self.session.clone();
                 let page = self.page(&shared);
                 let failed =
                     |error: &OpenError| tracing::warn!(%session, %error, "the events of a tape cannot be read on");
