@@ -48,7 +48,10 @@ impl Door {
 
     /// Ends what others follow.
     pub(super) async fn close(self) {
+        // Where nobody waits for it, the door has closed already.
         let _ = self.close.send(());
-        let _ = self.task.await;
+        if let Err(error) = self.task.await {
+            tracing::warn!(%error, "the server beside the run ended badly");
+        }
     }
 }
