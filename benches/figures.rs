@@ -20,6 +20,8 @@ use tamtam::{
 
 #[path = "support/asleep.rs"]
 mod asleep;
+#[path = "support/fair.rs"]
+mod fair;
 #[path = "support/parts.rs"]
 mod parts;
 #[path = "support/replayed.rs"]
@@ -60,6 +62,7 @@ fn main() {
         ("agents", |_| team::agents()),
         ("task", |tokio| tokio.block_on(team::task())),
         ("children", |tokio| tokio.block_on(team::children())),
+        ("fair", |tokio| tokio.block_on(fair::fair())),
         ("deadline", |tokio| tokio.block_on(team::deadline())),
     ];
     for (name, figure) in figures {

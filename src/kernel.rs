@@ -45,6 +45,7 @@ mod tests;
 mod turn;
 
 pub use bounds::TITLE_BYTES_MAX;
+pub(crate) use budget::bill::charged;
 pub use budget::bill::{Bill, BillKind, BillLine};
 pub use budget::breach::{Breach, Budget, Extent, OnBreach, OpenBudgetAsk};
 pub use budget::limits::{Limits, Resource, ShownLimits};

@@ -41,10 +41,12 @@ pub use report::{Leftover, Parked, Recovered, Tree};
 pub use task::TaskOptions;
 
 pub use crate::actor::{
+    counters::{Counters, Durations, ModelCounters, ToolCounters},
     figures::{At, SessionFigures},
     limits::RuntimeLimits,
     tape_store::SweepReport,
     timekeeper::{Passivation, Pressure},
+    trace_link::TraceLink,
     undone::LeftUndone,
 };
 #[cfg(feature = "agent-files")]

@@ -70,6 +70,7 @@ pub use crate::{
             ReasoningPart, RetryPart, Role, SnapshotPart, Span, StepFinishPart, StepStartPart, SubtaskPart, TextPart,
             ToolPart, ToolState,
         },
+        trace::{BadTraceContext, TraceContext},
     },
 };
 

@@ -14,6 +14,7 @@ pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod secrets;
 pub(crate) mod setters;
+pub(crate) mod trace;
 pub(crate) mod usage;
 
 /// The words of a caught panic.

@@ -20,6 +20,7 @@ use crate::actor::modes;
 use crate::{
     actor::{
         questions::{self, Waited},
+        trace_link::Traced,
         worker_context::WorkerContext,
     },
     event::EventKind,
@@ -82,6 +83,7 @@ impl CallContext {
             #[cfg(all(unix, feature = "tools"))]
             todos: self.todos,
             filters: post.shared.hooks.filters(),
+            trace: post.traced.context.clone(),
             threads: post.shared.threads.clone(),
             session_ref: post.session_ref(),
         }
@@ -104,7 +106,8 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
         if let Some(title) = title.as_ref().filter(|_| shared.tree_shows_arguments) {
             node.doing(title.clone());
         }
-        let post = WorkerContext { shared, slot: slot.clone(), incarnation, ticket, turn, step };
+        let post =
+            WorkerContext { shared, slot: slot.clone(), incarnation, ticket, turn, step, traced: Traced::default() };
         post.show(sub, EventKind::CallProgress { ticket, title, metadata });
     });
     report.with_tree(move |words| {

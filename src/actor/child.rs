@@ -86,7 +86,11 @@ impl Watcher {
         let (newest, hears) = watch::channel(Word { stop_level, why, above, asks: Arc::default() });
         let (parent, ticket) = (post.slot.id.clone(), post.ticket);
         let tie = Tie { parent, ticket, link: task.link, depth: task.depth, grant: task.grant };
-        let spawn = SpawnArgs { child: task.child.clone(), tie, order: task.order.clone(), asks_first: false };
+        let mut order = task.order.clone();
+        if let (Some(order), Some(trace)) = (&mut order, &post.traced.context) {
+            Arc::make_mut(order).prompt.trace = Some(Arc::new(trace.clone()));
+        }
+        let spawn = SpawnArgs { child: task.child.clone(), tie, order, asks_first: false };
         let tasks = post.slot.tasks();
         let watch = Watch { post, spawn, newest: hears, was_up: false };
         Watcher { newest, _watch: AbortOnDropHandle::new(tasks.spawn(watch.run())) }

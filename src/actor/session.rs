@@ -22,6 +22,7 @@ mod live;
 mod load;
 mod logged;
 mod present;
+mod spans;
 #[cfg(test)]
 mod tests;
 mod work;

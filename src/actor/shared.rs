@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
+        counters::Counting,
         known_models::KnownModels,
         limits::RuntimeLimits,
         observers::Observers,
@@ -24,6 +25,7 @@ use crate::{
         tapes::Tapes,
         timekeeper::{Keeper, Passivation},
         toolset::HostTools,
+        trace_link::TraceLink,
     },
     agent::{Agents, Commands},
     error::OpenError,
@@ -61,6 +63,10 @@ pub(crate) struct Shared {
     pub(crate) limits: RuntimeLimits,
     /// Whether the tree shows the beginning of a call's arguments and the titles of its progress: words of a conversation.
     pub(crate) tree_shows_arguments: bool,
+    /// The counters of the runtime.
+    pub(crate) counting: Counting,
+    /// What joins the runtime's spans with the traces of the embedding program.
+    pub(crate) trace_link: Option<Arc<dyn TraceLink>>,
     /// The permission rules of the embedding program, above those of every session, as they are now; a host may swap them.
     pub(crate) rules: Lock<Option<Arc<Ruleset>>>,
     /// The agents of the moment; a host may swap them.
@@ -126,6 +132,8 @@ impl Shared {
             globs: Globs::default(),
             limits: RuntimeLimits::default(),
             tree_shows_arguments: false,
+            counting: Counting::default(),
+            trace_link: None,
             rules: Lock::default(),
             agents: Lock::default(),
             commands: Lock::default(),

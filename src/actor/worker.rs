@@ -26,6 +26,8 @@ use tokio_util::{
     task::AbortOnDropHandle,
 };
 
+use tracing::Instrument as _;
+
 use crate::{
     actor::{
         call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, slot::Arrived, toolset::Toolset,
@@ -71,7 +73,8 @@ impl RequestWorker {
         let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
         let (stop, for_cut) = (at_work.stop.clone(), post.clone());
         let (cut, tasks) = (stop.clone(), post.slot.tasks());
-        let task = tasks.spawn(async move {
+        let span = post.traced.span.clone();
+        let work = async move {
             let _at_work = at_work;
             let arrived = Arc::<Lock<Arrived>>::default();
             // Where pipes see answers, a text is shown only when they have seen it.
@@ -93,7 +96,8 @@ impl RequestWorker {
                 error.arrived = of_text(text).saturating_add(of_text(beside));
             }
             post.report(report);
-        });
+        };
+        let task = tasks.spawn(work.instrument(span));
         Some(RequestWorker { task: Some(AbortOnDropHandle::new(task)), stop, post: for_cut })
     }
 
@@ -251,8 +255,8 @@ impl CallWorker {
         let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
         let (stop, kill) = (at_work.stop.clone(), CancellationToken::new());
         let worker = CallWorker { stop: stop.clone(), _kill: kill.clone().drop_guard() };
-        let tasks = post.slot.tasks();
-        tasks.spawn(async move {
+        let (tasks, span) = (post.slot.tasks(), post.traced.span.clone());
+        let work = async move {
             let _at_work = at_work;
             let node = Arc::new(node);
             let changes = ChangeLog::new(context.files.clone(), post.ticket);
@@ -274,7 +278,8 @@ impl CallWorker {
             // Taken here and not from the tool's result, so that no hook, limit or panic loses the changes.
             result.changes = changes.take().map(Box::new);
             post.report(Report::Returned { result });
-        });
+        };
+        tasks.spawn(work.instrument(span));
         Some(worker)
     }
 
@@ -333,7 +338,7 @@ async fn carry_out(
         return result;
     }
     // A task of its own contains a panic, and code that never awaits.
-    let mut task = AbortOnDropHandle::new(post.slot.tasks().spawn(run));
+    let mut task = AbortOnDropHandle::new(post.slot.tasks().spawn(run.in_current_span()));
     let why = tokio::select! {
         done = &mut task => return outcome(done),
         () = waited.worked_for(limit) => ErrorReason::Timeout,

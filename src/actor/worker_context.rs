@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::{
-    actor::{shared::Shared, slot::Slot},
+    actor::{shared::Shared, slot::Slot, trace_link::Traced},
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookContext, HookFailure},
     kernel::Report,
@@ -23,6 +23,8 @@ pub(crate) struct WorkerContext {
     pub(crate) ticket: Seq,
     pub(crate) turn: Option<Seq>,
     pub(crate) step: Option<u32>,
+    /// The span that the work runs in, and the trace that it carries on.
+    pub(crate) traced: Traced,
 }
 
 impl WorkerContext {

@@ -28,6 +28,7 @@ use crate::{
         ids::{CommandId, MessageId, Millis, Seq, SessionId},
         is_default,
         message::{Finish, Message, ModelRef},
+        trace::TraceContext,
         usage::Usage,
     },
 };
@@ -341,6 +342,9 @@ pub struct Turn {
     pub model: Option<ModelRef>,
     /// Tools, or patterns of tools, that the turn's messages switched on or off.
     pub tools: BTreeMap<String, bool>,
+    /// The trace that the turn goes on in: that of its first message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Arc<TraceContext>>,
     /// The entry that holds the newest answer.
     pub(crate) answer: Option<Seq>,
     /// The loop keys of the newest calls in a row, oldest first: at most 12. A message ends the row, and so does a call without a

@@ -26,7 +26,7 @@ use super::{
     sse::Decoder,
     wire::{self, Reading, Step},
 };
-use crate::words::message::ModelRef;
+use crate::words::{message::ModelRef, trace::TraceContext};
 
 pub use client::HttpClient;
 
@@ -93,7 +93,7 @@ impl HttpModel {
         let mut clock = Clock::start(options, self.endpoint.quirks.first_timeout);
         let body = wire::body(&self.endpoint, &self.rendering, request);
         let client = self.client.for_scheme(self.url.scheme()).await?;
-        let sent = timeout_at(clock.until(), self.post(&client, body).send()).await;
+        let sent = timeout_at(clock.until(), self.post(&client, body, request.trace.as_ref()).send()).await;
         let response = sent.map_err(|_| self.timed_out(&clock))?.map_err(|error| self.not_sent(&error))?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(self.refused(response).await);
@@ -107,12 +107,19 @@ impl HttpModel {
         self.read(request, response, &mut clock, deltas).await
     }
 
-    fn post(&self, client: &reqwest::Client, body: Bytes) -> reqwest::RequestBuilder {
+    fn post(&self, client: &reqwest::Client, body: Bytes, trace: Option<&TraceContext>) -> reqwest::RequestBuilder {
         let post = client
             .post(self.url.clone())
             .header(reqwest::header::CONTENT_TYPE, "application/json")
             .header(reqwest::header::ACCEPT, "text/event-stream")
             .body(body);
+        let trace = trace
+            .into_iter()
+            .flat_map(|trace| [("traceparent", Some(trace.traceparent())), ("tracestate", trace.tracestate())]);
+        let post = trace.fold(post, |post, (name, value)| match value {
+            Some(value) => post.header(name, value),
+            None => post,
+        });
         let (post, name, scheme) = match self.endpoint.api {
             #[cfg(feature = "openai")]
             Api::OpenAiChat => (post, "authorization", "Bearer "),

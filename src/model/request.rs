@@ -19,6 +19,7 @@ use crate::{
     words::ids::{CallId, Millis, Seq, SessionId},
     words::labels::Labels,
     words::message::{Extra, FilePart, Finish, ModelRef, Part, Span},
+    words::trace::TraceContext,
     words::usage::Usage,
 };
 
@@ -44,6 +45,8 @@ pub struct Request {
     pub session: Option<SessionId>,
     /// The labels of that session, such as its tenant, as they are when the request is made.
     pub labels: Labels,
+    /// The trace that the request carries on, as `traceparent` and `tracestate`; `None` outside of one.
+    pub trace: Option<TraceContext>,
 }
 
 impl Request {
@@ -52,7 +55,7 @@ impl Request {
     pub fn new(history: History) -> Request {
         let (system, tools, params) = (Arc::default(), Arc::default(), Params::default());
         let (session, labels) = (None, Labels::default());
-        Request { system, tools, history, reminder: None, params, key: String::new(), session, labels }
+        Request { system, tools, history, reminder: None, params, key: String::new(), session, labels, trace: None }
     }
 }
 

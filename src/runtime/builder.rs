@@ -10,7 +10,7 @@ mod timer;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
-    actor::{limits::RuntimeLimits, tapes::Tapes},
+    actor::{limits::RuntimeLimits, tapes::Tapes, trace_link::TraceLink},
     agent::{Agents, Commands},
     event::EventStream,
     hook::Hook,
@@ -54,6 +54,8 @@ pub struct Builder {
     passivation: Passivation,
     limits: RuntimeLimits,
     tree_shows_arguments: bool,
+    counted_label: Option<String>,
+    trace_link: Option<Arc<dyn TraceLink>>,
     sweeps: Option<(Duration, SweepPolicy)>,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
@@ -295,6 +297,22 @@ impl Builder {
     #[must_use]
     pub fn tree_shows_arguments(mut self, shows: bool) -> Builder {
         self.tree_shows_arguments = shows;
+        self
+    }
+
+    /// The label whose values are told apart in [`Counters::labelled`](crate::runtime::Counters::labelled), such as `tenant`. None by
+    /// default. The first 100 values have counters of their own.
+    #[must_use]
+    pub fn count_label(mut self, key: impl Into<String>) -> Builder {
+        self.counted_label = Some(key.into());
+        self
+    }
+
+    /// Joins the runtime's spans with the traces of a host's tracing system. None by default: then the trace of a message goes on
+    /// unchanged with the requests, calls and tasks of its turn.
+    #[must_use]
+    pub fn trace_link(mut self, link: impl TraceLink) -> Builder {
+        self.trace_link = Some(Arc::new(link));
         self
     }
 

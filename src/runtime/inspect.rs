@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    actor::{figures::SessionFigures, undone::UNDONE},
+    actor::{counters::Counters, figures::SessionFigures, undone::UNDONE},
     runtime::{Runtime, Tree},
     supervisor::{
         CrashReport, Happened, Node, Reading, Status, Watch,
@@ -37,6 +37,12 @@ impl Runtime {
         crashes.retain(|crash| crash.path() == node.path);
         crashes.drain(..crashes.len().saturating_sub(CRASHES_SHOWN));
         Some(Inspection { trace: state.trace(), node, crashes })
+    }
+
+    /// What this runtime has done since its start, over all its sessions: turns, steps, tokens and money by model, calls by tool.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.shared.counting.now()
     }
 
     /// Counts of processes, sessions, requests and calls in the whole tree.

@@ -5,8 +5,13 @@
 //! rejection, and the summary of a handoff. A change must keep that: a hook that takes secrets out must see them all. What the
 //! runtime itself says to a session (the news of a child, the summary of a compaction) does not come here.
 
+use std::sync::Arc;
+
 use crate::{
-    actor::worker_context::WorkerContext,
+    actor::{
+        trace_link::{Traced, here},
+        worker_context::WorkerContext,
+    },
     error::SendError,
     hook::{HookFailure, Operation},
     kernel::{self, Grant, Refusal},
@@ -18,7 +23,10 @@ impl Session {
     /// Checks a message and lets the input hooks see it, here in the sender's own task, so that a slow hook delays no one else. A
     /// message that gives a child its task comes here too, on the child's handle: no other way into a conversation exists.
     pub(crate) async fn passed(&self, message: Message) -> Result<Message, SendError> {
-        let message = self.shared.limits.of_host(message)?;
+        let mut message = self.shared.limits.of_host(message)?;
+        if message.trace.is_none() {
+            message.trace = here(self.shared.trace_link.as_deref()).map(Arc::new);
+        }
         match self.shared.hooks.is_empty() {
             true => Ok(message),
             // Before the hooks: a hook that adds words would make it a message.
@@ -58,7 +66,7 @@ impl Session {
     fn hooked(&self) -> WorkerContext {
         let (shared, slot) = (self.shared.clone(), self.slot.clone());
         let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
-        WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None }
+        WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None, traced: Traced::default() }
     }
 
     /// What the input hooks make of a message. A failed hook that guards refuses it.

@@ -19,6 +19,7 @@ use crate::{
     tool::{Access, Asks, ChangeLog, Threads, ToolResult},
     words::ids::{CallId, Seq, SessionId},
     words::secrets::pass_texts,
+    words::trace::TraceContext,
 };
 
 /// What a running call may know and use.
@@ -80,6 +81,8 @@ pub struct ToolContext {
     pub(crate) todos: Arc<[crate::tool::Todo]>,
     /// The maker of the filters of the call's output.
     pub(crate) filters: Filters,
+    /// The trace that the call carries on.
+    pub(crate) trace: Option<TraceContext>,
     /// What blocking code runs on.
     pub(crate) threads: Threads,
     /// What `ToolContext::session` makes a handle of.
@@ -114,6 +117,7 @@ impl ToolContext {
             #[cfg(all(unix, feature = "tools"))]
             todos: Arc::default(),
             filters: Filters::default(),
+            trace: None,
             threads: Threads::default(),
             session_ref: SessionRef::default(),
         }
@@ -125,6 +129,12 @@ impl ToolContext {
     #[must_use]
     pub fn filter(&self) -> Box<dyn OutputFilter> {
         self.filters.one()
+    }
+
+    /// The trace that the call carries on, for services that it calls; `None` outside of one.
+    #[must_use]
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.trace.as_ref()
     }
 
     /// Resolves when the call must stop: an abort, a steering message that aborts, a limit, a shutdown.

@@ -15,12 +15,13 @@ mod part;
 mod result;
 mod tool;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     words::ids::{MessageId, Millis, SessionId},
+    words::trace::TraceContext,
     words::usage::{MicroUsd, Usage},
 };
 
@@ -74,6 +75,9 @@ pub struct Message {
     /// refused if too much is pinned already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
+    /// The trace that the message belongs to: the turn that it begins goes on in it. Not sent to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Arc<TraceContext>>,
     /// When the message was made. Set by the runtime when the message is accepted.
     #[serde(default)]
     pub time: MessageTime,
@@ -110,6 +114,7 @@ impl Message {
             model: None,
             tools: BTreeMap::new(),
             pinned: false,
+            trace: None,
             time: MessageTime::default(),
             tokens: None,
             estimated: false,
@@ -129,6 +134,13 @@ impl Message {
     #[must_use]
     pub fn pinned(mut self) -> Message {
         self.pinned = true;
+        self
+    }
+
+    /// The same message, in a trace.
+    #[must_use]
+    pub fn in_trace(mut self, trace: TraceContext) -> Message {
+        self.trace = Some(Arc::new(trace));
         self
     }
 

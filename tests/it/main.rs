@@ -79,6 +79,7 @@ mod switching;
 mod team;
 #[cfg(feature = "tools")]
 mod todo;
+mod traced;
 #[cfg(feature = "tools")]
 mod transcript;
 mod typed_tools;

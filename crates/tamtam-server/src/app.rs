@@ -12,7 +12,10 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
-use tamtam::{Runtime, Session, SessionId, session::Labels};
+use tamtam::{
+    Message, Runtime, Session, SessionId,
+    session::{Labels, TraceContext},
+};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
@@ -216,6 +219,33 @@ impl FromRequestParts<App> for LastEventId {
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LastEventId, Self::Rejection> {
         let id = parts.headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?").to_owned());
         Ok(LastEventId(id))
+    }
+}
+
+/// The trace that a request belongs to, as its headers say. Headers that are no trace context count as none, as W3C says.
+pub(crate) struct InTrace(pub(crate) Option<TraceContext>);
+
+impl FromRequestParts<App> for InTrace {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<InTrace, Self::Rejection> {
+        let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let parent = header("traceparent");
+        let context = |parent: &str| {
+            let bad_state = |_| TraceContext::new(parent, None);
+            TraceContext::new(parent, header("tracestate")).or_else(bad_state).ok()
+        };
+        Ok(InTrace(parent.and_then(context)))
+    }
+}
+
+impl InTrace {
+    /// The message, in that trace.
+    pub(crate) fn of(self, message: Message) -> Message {
+        match self.0 {
+            Some(context) => message.in_trace(context),
+            None => message,
+        }
     }
 }
 

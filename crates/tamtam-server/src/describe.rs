@@ -15,7 +15,7 @@ use schemars::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    app::{App, Asked, Granted, Labelled, LastEventId, Named, Said, Seen},
+    app::{App, Asked, Granted, InTrace, Labelled, LastEventId, Named, Said, Seen},
     problem::{Answered, ProblemJson},
 };
 
@@ -116,6 +116,15 @@ impl Takes for LastEventId {
         operation.parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" },
             "description": "The id of the last event that had one: the stream goes on exactly behind it. It wins over `after`.",
+        }));
+    }
+}
+
+impl Takes for InTrace {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.parameters.push(json!({
+            "name": "traceparent", "in": "header", "schema": { "type": "string" },
+            "description": "The trace that the message belongs to (W3C Trace Context, with `tracestate`). What is no trace context is ignored.",
         }));
     }
 }

@@ -10,7 +10,7 @@ use tamtam::{Delivery, Message, MessageId, Receipt, Seq, Session, session::Messa
 
 use crate::{
     answer::{Accepted, Done},
-    app::{App, Asked, Granted, Named, Said, Seen},
+    app::{App, Asked, Granted, InTrace, Named, Said, Seen},
     problem::{Answered, Problem},
     wire::NewMessage,
 };
@@ -39,10 +39,11 @@ pub(crate) async fn post(
     State(app): State<App>,
     Granted(scope): Granted,
     Seen(session): Seen,
+    trace: InTrace,
     Said(new): Said<NewMessage>,
 ) -> Answered<Accepted<Receipt>> {
     app.shows_agent(&scope, new.agent.as_deref())?;
-    let (message, delivery) = (new.message()?, new.delivery()?);
+    let (message, delivery) = (trace.of(new.message()?), new.delivery()?);
     send(&session, &new, message, delivery).await.map(Accepted)
 }
 

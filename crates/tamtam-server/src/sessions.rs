@@ -18,7 +18,7 @@ use tamtam::{
 
 use crate::{
     answer::{Done, MadeOrFound},
-    app::{App, Asked, Granted, Labelled, Said, Seen, has},
+    app::{App, Asked, Granted, InTrace, Labelled, Said, Seen, has},
     messages::send,
     options::{NewSession, Scope},
     problem::{Answered, Problem},
@@ -36,6 +36,7 @@ pub(crate) struct NewlyMade {
 pub(crate) async fn make(
     State(app): State<App>,
     Granted(scope): Granted,
+    trace: InTrace,
     Said(new): Said<NewSession>,
 ) -> Answered<MadeOrFound<NewlyMade>> {
     // The message is read first: a request that cannot be carried out whole makes no session.
@@ -51,7 +52,7 @@ pub(crate) async fn make(
         },
     };
     let receipt = match (prompt, &new.prompt) {
-        (Some((message, delivery)), Some(prompt)) => Some(send(&session, prompt, message, delivery).await?),
+        (Some((message, delivery)), Some(prompt)) => Some(send(&session, prompt, trace.of(message), delivery).await?),
         _ => None,
     };
     let made = NewlyMade { session: shown(&app, &session).await?, receipt };

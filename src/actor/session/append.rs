@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::{
     actor::{
+        milestone::Milestone,
         observers::Tell,
         session::{
             build,
@@ -19,7 +20,7 @@ use crate::{
         toolset::Toolset,
     },
     event::{Event, EventKind, Ring, events_of},
-    kernel::{Decision, Entry, Input, Record, State},
+    kernel::{Decision, Entry, Input, Record, State, charged},
     supervisor::{ExitReason, shell::ExitError},
     tape::{Appended, Store, TapeError, TapeStoreExt as _},
 };
@@ -30,6 +31,7 @@ impl Live {
     pub(super) fn publish_first(&mut self, unpublished: Option<(State, Vec<Entry>)>) {
         let ring = self.slot.publish(self.state.clone(), self.state.seq);
         if let Some((before, entries)) = unpublished {
+            self.pass_milestones(&before, &entries);
             self.tell_of(&entries, events_over(before, &entries), ring);
         }
     }
@@ -117,7 +119,7 @@ impl Live {
                 false => Vec::new(),
             });
             self.tell_of(&entries, events, ring);
-            logged::log_failures(&self.slot.id, &before, &entries);
+            self.pass_milestones(&before, &entries);
             fault!(self.shared.store.faults(), "session.published", self.slot.id.as_str());
             if self.slot.recorded() {
                 // The disk's reserve is to be remade. That may wait for the disk, so the tape store does it.
@@ -140,6 +142,7 @@ impl Live {
         let told = self.slot.refused(&error, self.now());
         if !matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. }) || told == 0 {
             tracing::warn!(session = %self.slot.id, %error, "failed to write the tape");
+            self.shared.counting.refused();
             self.post(self.state.seq).show(0, EventKind::StorageFailed { error: error.to_string() });
         }
         if error.is_full() {
@@ -156,6 +159,22 @@ impl Live {
                 // A refused stop that was given up no longer holds back the start of work.
                 self.begin_what_is_due();
                 Ok(())
+            }
+        }
+    }
+
+    /// Reads the milestones of entries that are on the tape, for the log, the spans and the counters.
+    fn pass_milestones(&mut self, before: &State, entries: &[Entry]) {
+        let counting = &self.shared.counting;
+        for entry in entries {
+            for line in &charged(entry, before) {
+                self.spans.used(line.ticket, &line.charge.usage);
+                counting.used(line, &self.state.settings.labels);
+            }
+            if let Some(milestone) = Milestone::of(before, entries, entry) {
+                let took = self.spans.follow(&milestone, entry, &self.state);
+                logged::log(&self.slot.id, &milestone, entry, took);
+                counting.count(&milestone, took);
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     actor::{
         child::Watcher,
         compaction::SummaryHandle,
-        session::{build::Folders, present},
+        session::{build::Folders, present, spans::Spans},
         shared::Shared,
         slot::{Slot, Work},
         toolset::Toolset,
@@ -82,6 +82,7 @@ pub(super) struct Live {
     /// The tools of the newest request, as the slot keeps them; before the first one those that there were when this incarnation
     /// began.
     pub(super) tools: Arc<Toolset>,
+    pub(super) spans: Spans,
 }
 
 impl Live {
@@ -94,6 +95,7 @@ impl Live {
         state: Arc<State>,
     ) -> Live {
         let clock = shared.clock.not_before(state.time);
+        let spans = Spans::new(slot.clone(), shared.trace_link.clone());
         let (workers, folders) = (BTreeMap::new(), Folders::of(&shared.store, &slot.id));
         let tools = slot.kept_tools().unwrap_or_else(|| shared.tools.now());
         slot.keep_tools(tools.clone());
@@ -110,6 +112,7 @@ impl Live {
             timer: None,
             folders,
             tools,
+            spans,
         }
     }
 

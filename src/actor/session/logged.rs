@@ -1,64 +1,68 @@
-//! What a session tells the log: a failed turn, a model request that failed, and a tool that panicked, once each.
+//! What a session tells the log: one line for each milestone. Failures are warnings; turns, requests, calls and the like are `info`;
+//! what was decided in a step is `debug`.
 //!
 //! The lines are made of recorded entries, so what a tape was told is logged once, however often its session starts again. They have
-//! ids, names and kinds. A change must keep out every text that a model, a tool, a provider or a person wrote: a log is read by
-//! others than the conversation.
+//! ids, names, kinds and figures (`actor/milestone.rs` keeps texts out).
+
+use tracing::{debug, info, warn};
 
 use crate::{
-    kernel::{CallVerdict, Entry, Open, Outcome, Record, State},
-    words::ids::{Seq, SessionId},
+    actor::{counters::word, milestone::Milestone},
+    kernel::{Entry, Outcome},
+    words::ids::SessionId,
 };
 
-/// Logs the failures among entries that were just recorded. `before` is the state before them.
-pub(super) fn log_failures(session: &SessionId, before: &State, entries: &[Entry]) {
-    for entry in entries {
-        let Entry { seq, turn, step, ticket, .. } = entry;
-        let (turn, ticket) = (turn.map(|turn| turn.0), ticket.map(|ticket| ticket.0));
-        match &entry.record {
-            Record::RequestFailed { error, .. } => {
-                let open = entry.ticket.and_then(|ticket| before.open.get(&ticket));
-                let model = open.and_then(|open| if let Open::Request(open) = open { Some(&open.model) } else { None });
-                let (model, kind) = (model.map(tracing::field::display), error.kind);
-                tracing::warn!(%session, %seq, turn, step, ticket, model, reason = ?kind, status = error.status, "a model request failed");
+/// Logs one milestone of an entry that was just recorded. `ms` is how long that took which the entry ends, if that is known.
+pub(super) fn log(session: &SessionId, milestone: &Milestone<'_>, entry: &Entry, ms: Option<u64>) {
+    let Entry { seq, turn, step, ticket, .. } = entry;
+    let (turn, ticket) = (turn.map(|turn| turn.0), ticket.map(|ticket| ticket.0));
+    match milestone {
+        Milestone::TurnBegan => info!(%session, %seq, turn, "a turn began"),
+        Milestone::TurnOver { outcome, .. } => {
+            let reason = word(outcome);
+            match is_failure(outcome) {
+                true => warn!(%session, %seq, turn, step, reason, ms, "a turn failed"),
+                false => info!(%session, %seq, turn, step, outcome = reason, ms, "a turn is over"),
             }
-            Record::Result { result, judged }
-                if *judged == CallVerdict::Crashed || result.details["crashed"] == true =>
-            {
-                let tool = entry.ticket.and_then(|ticket| tool(ticket, before, entries));
-                tracing::warn!(%session, %seq, turn, step, ticket, tool, reason = "panic", "a tool panicked");
-            }
-            Record::TurnFinished { outcome } => {
-                if let Some(reason) = failure(outcome) {
-                    tracing::warn!(%session, %seq, turn, step, reason, "a turn failed");
-                }
-            }
-            _ => {}
+        }
+        Milestone::Asked { model, attempt, used } => {
+            debug!(%session, %seq, turn, step, %model, attempt, tokens = used, "a model request is made");
+        }
+        Milestone::Answered { model, finish, interrupted } => {
+            let model = model.map(tracing::field::display);
+            info!(%session, %seq, turn, step, ticket, model, ?finish, interrupted, ms, "a model request was answered");
+        }
+        Milestone::RequestFailed { model, kind, status } => {
+            let model = model.map(tracing::field::display);
+            warn!(%session, %seq, turn, step, ticket, model, reason = ?kind, status, ms, "a model request failed");
+        }
+        Milestone::RetryWaits { attempt, .. } => {
+            info!(%session, %seq, turn, step, attempt, "a model request will be made again");
+        }
+        Milestone::CallBegan { tool, attempt } => {
+            debug!(%session, %seq, turn, step, ticket, tool, attempt, "a call begins to run");
+        }
+        Milestone::CallOver { tool, panicked: true, .. } => {
+            warn!(%session, %seq, turn, step, ticket, tool, reason = "panic", ms, "a tool panicked");
+        }
+        Milestone::CallOver { tool, judged, is_error, bytes, .. } => {
+            info!(%session, %seq, turn, step, ticket, tool, verdict = ?judged, failed = is_error, bytes, ms, "a call is over");
+        }
+        Milestone::PersonAsked => info!(%session, %seq, turn, step, "a person is asked"),
+        Milestone::TaskBegan { child } => info!(%session, %seq, turn, step, %child, "a task was given to a child"),
+        Milestone::TaskOver { failed } => info!(%session, %seq, turn, step, ticket, failed, ms, "a task is over"),
+        Milestone::Compacted => info!(%session, %seq, turn, step, "the older conversation was compacted"),
+        Milestone::CompactionFailed => warn!(%session, %seq, turn, step, "a compaction failed"),
+        Milestone::Recovered { n, resumed } => {
+            warn!(%session, %seq, turn, step, n, resumed, "a session was rebuilt from its tape");
         }
     }
 }
 
-/// The tool of a call, which these entries may have opened.
-fn tool<'s>(ticket: Seq, before: &'s State, entries: &'s [Entry]) -> Option<&'s str> {
-    let opened = entries.iter().find(|entry| entry.seq == ticket);
-    match (opened.map(|entry| &entry.record), before.open.get(&ticket)) {
-        (Some(Record::Call(call)), _) => Some(&call.facts.tool),
-        (_, Some(Open::Call(call))) => Some(&call.facts.tool),
-        _ => None,
-    }
-}
-
-/// The word for an outcome that is a failure. What a person or a limit ended did not fail.
-fn failure(outcome: &Outcome) -> Option<&'static str> {
-    match outcome {
-        Outcome::Failed { .. } => Some("failed"),
-        Outcome::Refused => Some("refused"),
-        Outcome::DoomLoop { .. } => Some("doom_loop"),
-        Outcome::RecoveryLimit { .. } => Some("recovery_limit"),
-        Outcome::Done
-        | Outcome::Aborted { .. }
-        | Outcome::Rejected { .. }
-        | Outcome::StepLimit { .. }
-        | Outcome::Budget { .. }
-        | Outcome::CutShort => None,
-    }
+/// Whether an outcome is a failure. What a person or a limit ended did not fail.
+fn is_failure(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Failed { .. } | Outcome::Refused | Outcome::DoomLoop { .. } | Outcome::RecoveryLimit { .. }
+    )
 }

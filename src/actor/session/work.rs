@@ -16,6 +16,7 @@ use crate::{
             build,
             live::{Live, Worker},
         },
+        trace_link::Traced,
         worker::{CallWorker, RequestWorker},
         worker_context::WorkerContext,
     },
@@ -85,21 +86,29 @@ impl Live {
             ticket,
             turn: turn.map(|turn| turn.id),
             step: turn.map(|turn| turn.step),
+            traced: Traced::default(),
         }
     }
 
+    /// The same, in the span of the ticket.
+    fn post_in_span(&mut self, ticket: Seq) -> WorkerContext {
+        let traced = self.spans.of(ticket, &self.state);
+        WorkerContext { traced, ..self.post(ticket) }
+    }
+
     fn start_request(&mut self, ticket: Seq) {
+        let post = self.post_in_span(ticket);
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let model = open.model.clone();
         let tools = self.tools.clone();
-        let request = build::request(&tools, &self.state, ticket, open);
+        let mut request = build::request(&tools, &self.state, ticket, open);
+        request.trace.clone_from(&post.traced.context);
         let doing = format!(
             "model {model}{}",
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
         let node = self.shared.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
-        let Some(worker) =
-            RequestWorker::start(self.post(ticket), model, request, (self.state.settings.clone(), tools), node)
+        let Some(worker) = RequestWorker::start(post, model, request, (self.state.settings.clone(), tools), node)
         else {
             return;
         };
@@ -129,8 +138,8 @@ impl Live {
     }
 
     fn start_call(&mut self, ticket: Seq) {
+        let post = self.post_in_span(ticket);
         let Some(Open::Call(open)) = self.state.open.get(&ticket) else { return };
-        let post = self.post(ticket);
         match build::call(&post, &self.state, open, &self.folders, &self.tools) {
             Ok((call, tool, context)) => {
                 let id = format!("{} {ticket}", open.facts.tool);
@@ -150,10 +159,11 @@ impl Live {
 
     /// Starts the watcher of a task's child. The watcher sends the child this stop level and why, or those in the state.
     fn watch_over(&mut self, ticket: Seq, told: Option<(StopLevel, Arc<str>)>) {
+        let post = self.post_in_span(ticket);
         let Some(Open::Task(task)) = self.state.open.get(&ticket) else { return };
         let above = std::sync::Arc::new(self.state.settings.above_children());
         let (stop_level, why) = told.unwrap_or_else(|| (task.stop_level, why_told(&self.state, ticket)));
-        let watcher = Watcher::start(self.post(ticket), task, stop_level, above, why);
+        let watcher = Watcher::start(post, task, stop_level, above, why);
         watcher.know(self.known_asks().remove(&ticket).unwrap_or_default());
         self.workers.insert(ticket, Worker::Child(watcher));
     }

@@ -17,6 +17,7 @@ use crate::{
         slot::{Phase, Slot, Wake, slept::tell_sleepers, tell},
         timekeeper::Uses,
         toolset::Toolset,
+        trace_link::TurnSpan,
     },
     error::PassivateError,
     kernel::{Input, RestartPolicy, State},
@@ -94,12 +95,23 @@ impl Slot {
     /// Keeps the tools of the newest request for its calls, also over a crash of the actor, until the session sleeps.
     pub(crate) fn keep_tools(&self, tools: Arc<Toolset>) {
         // The last one drops code of the host, so outside of the lock.
-        drop(self.in_inbox(|inbox| inbox.tools.replace(tools)));
+        drop(self.in_inbox(|inbox| inbox.kept.tools.replace(tools)));
     }
 
     /// The tools that are kept; `None` if no incarnation has begun since the session woke.
     pub(crate) fn kept_tools(&self) -> Option<Arc<Toolset>> {
-        self.in_inbox(|inbox| inbox.tools.clone()).flatten()
+        self.in_inbox(|inbox| inbox.kept.tools.clone()).flatten()
+    }
+
+    /// Keeps the span of the running turn, also over a crash of the actor, until the session sleeps; `None` ends it.
+    pub(crate) fn keep_span(&self, span: Option<TurnSpan>) {
+        // The end of a span calls a host's subscriber, so outside of the lock.
+        drop(self.in_inbox(|inbox| std::mem::replace(&mut inbox.kept.span, span)));
+    }
+
+    /// The span that is kept.
+    pub(crate) fn kept_span(&self) -> Option<TurnSpan> {
+        self.in_inbox(|inbox| inbox.kept.span.clone()).flatten()
     }
 
     /// Notes the parent and the ticket of the task that the session is to be made for.

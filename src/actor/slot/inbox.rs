@@ -21,6 +21,7 @@ use crate::{
             workers::Workers,
         },
         toolset::Toolset,
+        trace_link::TurnSpan,
     },
     error::SendError,
     kernel::{Act, CarriedOut, Command, CommandEnd, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State},
@@ -112,6 +113,15 @@ impl Work {
     }
 }
 
+/// What the next incarnation needs of the one before, until the session sleeps.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The tools of the newest request.
+    pub(super) tools: Option<Arc<Toolset>>,
+    /// The span of the running turn.
+    pub(super) span: Option<TurnSpan>,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -127,8 +137,7 @@ pub(super) struct Inbox {
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
     pub(super) published: Published,
-    /// The tools of the newest request.
-    pub(super) tools: Option<Arc<Toolset>>,
+    pub(super) kept: Kept,
     pub(super) workers: Workers,
     /// An opened tape with its state, for the next incarnation.
     pub(super) prepared: Option<(OpenTape, State)>,

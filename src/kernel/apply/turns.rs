@@ -42,6 +42,9 @@ impl State {
             let Some(waiting) = taken else { continue };
             self.seen.delivered(id, turn_id);
             self.in_turn(|turn| {
+                if turn.messages.is_empty() {
+                    turn.trace.clone_from(&waiting.message.trace);
+                }
                 turn.messages.push(id.clone());
                 turn.next = Next::Step;
                 turn.forget_calls();

@@ -71,7 +71,7 @@ pub enum BillKind {
 }
 
 /// The model requests that are open before an entry.
-pub(in crate::kernel) trait OpenRequests {
+pub(crate) trait OpenRequests {
     /// The request of a ticket.
     fn request(&self, ticket: Seq) -> Option<Requested>;
 
@@ -97,7 +97,7 @@ impl OpenRequests for State {
 }
 
 /// What an entry charges: a line for each try of a request that it closes, or gives up, and that used something.
-pub(in crate::kernel) fn charged(entry: &Entry, open: &impl OpenRequests) -> Vec<BillLine> {
+pub(crate) fn charged(entry: &Entry, open: &impl OpenRequests) -> Vec<BillLine> {
     let ticket = entry.ticket.unwrap_or(entry.seq);
     let close = |kind, lost, usage: &Usage, estimated: Option<&Usage>| {
         open.request(ticket).map_or_else(Vec::new, |of| of.closed(ticket, kind, lost, usage, estimated))
@@ -140,7 +140,7 @@ pub(in crate::kernel) fn charged(entry: &Entry, open: &impl OpenRequests) -> Vec
 
 /// An open request, as far as its charge needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::kernel) struct Requested {
+pub(crate) struct Requested {
     what: What,
     model: ModelRef,
     price: Option<Price>,

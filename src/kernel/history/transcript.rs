@@ -337,6 +337,7 @@ impl Transcript {
             agent: self.settings.as_ref().map(|settings| settings.agent.clone()),
             model,
             pinned: false,
+            trace: None,
             tools: BTreeMap::new(),
             time: MessageTime { created, completed: Some(entry.time) },
             tokens: Some(tokens),

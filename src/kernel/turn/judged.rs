@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The verdict on a call. It stands on the tape beside the call's result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallVerdict {

@@ -91,6 +91,7 @@ impl Builder {
         shared.sweeper.own = self.sweeps;
         shared.environment = self.environment;
         shared.tree_shows_arguments = self.tree_shows_arguments;
+        (shared.counting.label, shared.trace_link) = (self.counted_label, self.trace_link);
         (shared.agents, shared.commands) = (Lock::new(agents), Lock::new(commands));
         #[cfg(all(unix, feature = "tools"))]
         {
