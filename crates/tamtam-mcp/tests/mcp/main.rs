@@ -13,3 +13,4 @@ mod shared;
 #[allow(dead_code, reason = "the tests of the library use more of it")]
 #[path = "../../../../tests/it/support/taped.rs"]
 mod taped;
+mod web;
