@@ -77,7 +77,7 @@ pub use secret::Secret;
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
     endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect},
-    http::{HttpClient, HttpModel},
+    http::{HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
     router::{Provider, Router},
 };
 

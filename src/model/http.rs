@@ -8,6 +8,7 @@
 //! elsewhere), and takes no proxy from the environment.
 
 mod client;
+mod exchange;
 
 use std::{
     fmt,
@@ -29,6 +30,7 @@ use super::{
 use crate::words::{message::ModelRef, trace::TraceContext};
 
 pub use client::HttpClient;
+pub use exchange::{HttpAnswer, HttpEvent, HttpRequest};
 
 /// The most bytes of an error body that are read, and the longest wait for them.
 const ERROR_BYTES_MAX: usize = 64 << 10;

@@ -3,9 +3,12 @@
 //! The decoder follows the HTML standard's rules for event streams: lines end with CR, LF or CRLF, a byte order mark at the
 //! start is dropped, `data` lines of one event are joined with LF, comments and unknown fields are ignored. It works on
 //! whole lines of bytes, so a character that is split over two chunks is never broken. What is kept of an unfinished event
-//! is bounded. The fields `id` and `retry` are ignored, because a stream is never resumed here.
+//! is bounded. A model's stream is never resumed; the fields `id` and `retry` are for the streams of other servers
+//! (`http/exchange.rs`).
 //!
 //! A change must keep the decoder free of I/O and panics, and the events independent of how the bytes are split into chunks.
+
+use std::time::Duration;
 
 use memchr::memchr2;
 
@@ -16,7 +19,12 @@ pub(crate) struct Event {
     pub name: String,
     /// The `data` lines, joined with LF.
     pub data: String,
+    /// The newest `id` of the stream; `None` where there was none, or the newest is empty.
+    pub id: Option<String>,
 }
+
+/// The longest id that is kept, in bytes.
+const ID_BYTES_MAX: usize = 1_024;
 
 /// An event was larger than the decoder may keep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +48,10 @@ pub(crate) struct Decoder {
     after_cr: bool,
     /// How many lines have ended, comments and empty lines among them: each shows that the server is at work.
     pub(crate) lines: u64,
+    /// The newest `id`.
+    id: Option<String>,
+    /// The newest `retry`.
+    pub(crate) retry: Option<Duration>,
     /// Whether the first line is complete. Only the first line may begin with a byte order mark.
     has_begun: bool,
 }
@@ -117,6 +129,14 @@ impl Decoder {
                 self.has_data = true;
             }
             b"event" => self.event.name = String::from_utf8_lossy(value).into_owned(),
+            b"id" if value.len() <= ID_BYTES_MAX && !value.contains(&0) => {
+                let id = String::from_utf8_lossy(value).into_owned();
+                self.id = Some(id).filter(|id| !id.is_empty());
+            }
+            b"retry" => {
+                let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+                self.retry = digits.and_then(|text| text.parse().ok()).map(Duration::from_millis).or(self.retry);
+            }
             _ => {}
         }
         self.line.clear();
@@ -124,7 +144,7 @@ impl Decoder {
     }
 
     fn dispatch(&mut self) -> Option<Event> {
-        let event = std::mem::take(&mut self.event);
+        let event = Event { id: self.id.clone(), ..std::mem::take(&mut self.event) };
         std::mem::take(&mut self.has_data).then_some(event)
     }
 }

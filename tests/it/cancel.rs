@@ -5,6 +5,7 @@
 //! To add a function: a row in `docs/CANCELLATION.md`, and a driver (`matrix::Driver`, three to ten lines) in the file of its room.
 //! The test `each_public_future_has_a_row_and_a_driver` names what lacks.
 
+mod http;
 mod matrix;
 mod processes;
 mod runtime;
@@ -18,10 +19,17 @@ use matrix::Driver;
 
 /// The drivers of all rooms.
 fn all() -> Vec<Driver> {
-    [session::drivers(), sessions::drivers(), runtime::drivers(), tree::drivers(), processes::drivers()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        session::drivers(),
+        sessions::drivers(),
+        runtime::drivers(),
+        tree::drivers(),
+        processes::drivers(),
+        http::drivers(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[test]
@@ -63,6 +71,11 @@ fn a_runtime_and_its_levers_keep_their_word() {
 #[test]
 fn supervisors_and_listeners_keep_their_word() {
     matrix::run(tree::drivers());
+}
+
+#[test]
+fn requests_to_servers_keep_their_word() {
+    matrix::run(http::drivers());
 }
 
 #[test]

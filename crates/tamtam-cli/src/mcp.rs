@@ -15,15 +15,20 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tamtam::{Runtime, model::Scripted};
-use tamtam_mcp::{Dialect, Listed, ServerConfig, ServerFigures, Servers};
+use tamtam::{
+    Runtime,
+    model::{HttpOptions, Scripted},
+};
+use tamtam_mcp::{Dialect, Listed, ServerConfig, ServerFigures, Servers, Transport};
 
 use super::{
     arguments::{McpAddArguments, McpArguments, McpCheckArguments, McpCommand},
     environment::Environment,
     escape,
     failure::{Exit, Failure},
-    named_file, print,
+    models, named_file,
+    network::NetworkArguments,
+    print,
     trust::{MCP, Project, Trust},
 };
 
@@ -92,18 +97,20 @@ impl Configured {
                     .push(format!("not used: {from}: the MCP server {}: {other} has one of this name", server.name));
                 continue;
             }
-            server.program.folder = server.program.folder.or_else(|| folder.clone());
+            if let Transport::Stdio(program) = &mut server.transport {
+                program.folder = program.folder.take().or_else(|| folder.clone());
+            }
             self.servers.push((server, from.to_owned()));
         }
     }
 
     /// Starts the servers in a runtime, and offers their tools to its sessions, also when they change. A server that does not start,
     /// and a tool that is not offered, is a line of what is returned. Starts nothing, and waits for nothing, without a server.
-    pub(super) async fn offer(self, runtime: &Runtime) -> Result<Vec<String>, Failure> {
+    pub(super) async fn offer(self, runtime: &Runtime, http: HttpOptions) -> Result<Vec<String>, Failure> {
         if self.servers.is_empty() {
             return Ok(Vec::new());
         }
-        let servers = started(self.servers.into_iter().map(|(server, _)| server), runtime).await?;
+        let servers = started(self.servers.into_iter().map(|(server, _)| server), runtime, http).await?;
         let listed = servers.list().await;
         servers.offer(runtime).map_err(not_started)?;
         let errors = listed.iter().filter_map(|listed| listed.error.as_ref()).map(|error| format!("not used: {error}"));
@@ -119,8 +126,12 @@ impl Configured {
     }
 }
 
-async fn started(configs: impl Iterator<Item = ServerConfig>, runtime: &Runtime) -> Result<Servers, Failure> {
-    let servers = Servers::new(configs).map_err(|bad| Failure::usage(bad.to_string()))?;
+async fn started(
+    configs: impl Iterator<Item = ServerConfig>,
+    runtime: &Runtime,
+    http: HttpOptions,
+) -> Result<Servers, Failure> {
+    let servers = Servers::new(configs).map_err(|bad| Failure::usage(bad.to_string()))?.http_options(http);
     servers.start_in(runtime).await.map_err(not_started)?;
     Ok(servers)
 }
@@ -130,10 +141,13 @@ fn not_started(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Starts the servers in a runtime of their own, asks each for its tools, and ends them.
-async fn asked(configs: impl Iterator<Item = ServerConfig>) -> Result<(Vec<Listed>, Vec<ServerFigures>), Failure> {
+async fn asked(
+    configs: impl Iterator<Item = ServerConfig>,
+    http: HttpOptions,
+) -> Result<(Vec<Listed>, Vec<ServerFigures>), Failure> {
     let model = Arc::new(Scripted::new([]));
     let runtime = Runtime::builder().in_memory().model(model).watch(Environment::watch()).start().await?;
-    let answers = match started(configs, &runtime).await {
+    let answers = match started(configs, &runtime, http).await {
         Ok(servers) => {
             let listed = servers.list().await;
             let figures = listed.iter().filter_map(|listed| servers.figures(&listed.server)).collect();
@@ -164,19 +178,29 @@ fn list(given: &McpArguments, environment: &Environment) -> Result<Exit, Failure
     let found = Configured::load(&workspace, environment)?;
     let mut text = String::new();
     for (server, from) in &found.servers {
-        let program = &server.program;
+        // Values of variables and of headers may be secrets.
+        let (line, words) = match &server.transport {
+            Transport::Stdio(program) => {
+                let variables: Vec<_> = program.environment.iter().map(|(name, _)| name).collect();
+                let words: Vec<_> =
+                    std::iter::once(&program.command).chain(&program.arguments).map(String::as_str).collect();
+                let line = json!({
+                    "name": server.name, "from": from, "command": program.command, "arguments": program.arguments,
+                    "folder": program.folder, "variables": variables,
+                });
+                (line, words.join(" "))
+            }
+            Transport::Http(address) => {
+                let headers: Vec<_> = address.headers.iter().map(|(name, _)| name).collect();
+                let url = models::shown(&address.url);
+                (json!({ "name": server.name, "from": from, "url": url, "headers": headers }), url)
+            }
+            other => (json!({ "name": server.name, "from": from }), format!("{other:?}")),
+        };
         if given.json {
-            // Values of variables may be secrets.
-            let variables: Vec<_> = program.environment.iter().map(|(name, _)| name).collect();
-            let line = json!({
-                "name": server.name, "from": from, "command": program.command, "arguments": program.arguments,
-                "folder": program.folder, "variables": variables,
-            });
             let _ = writeln!(text, "{line}");
         } else {
-            let words: Vec<_> =
-                std::iter::once(&program.command).chain(&program.arguments).map(String::as_str).collect();
-            let _ = writeln!(text, "{}  {}  ({})", server.name, escape::line(&words.join(" ")), escape::line(from));
+            let _ = writeln!(text, "{}  {}  ({})", server.name, escape::line(&words), escape::line(from));
         }
     }
     if given.json {
@@ -201,7 +225,7 @@ async fn check(given: &McpCheckArguments, environment: &Environment) -> Result<E
     if let (true, Some(name)) = (configs.is_empty(), &given.name) {
         return Err(Failure::usage(format!("no MCP server is called {name}: see `tamtam mcp list`")));
     }
-    let (listed, figures) = asked(configs.into_iter()).await?;
+    let (listed, figures) = asked(configs.into_iter(), NetworkArguments::default().options(environment)?).await?;
     let mut text = String::new();
     for (listed, figures) in listed.iter().zip(&figures) {
         if given.of.json {
@@ -249,13 +273,19 @@ fn add(given: &McpAddArguments, environment: &Environment) -> Result<Exit, Failu
     if known.contains(&given.name.to_lowercase()) {
         return Err(bad(format!("there is a server {} already", given.name)));
     }
-    let (command, arguments) =
-        given.command.split_first().ok_or_else(|| Failure::usage("name the command of the server after --"))?;
-    let mut server = json!({ "command": command, "args": arguments });
-    for variable in &given.env {
-        let (name, value) =
-            variable.split_once('=').ok_or_else(|| Failure::usage(format!("{variable:?} is not NAME=VALUE")))?;
-        server["env"][name] = value.into();
+    let mut server = match (&given.url, given.command.split_first()) {
+        (Some(url), _) => json!({ "type": "http", "url": url }),
+        (None, Some((command, arguments))) => json!({ "command": command, "args": arguments }),
+        (None, None) => {
+            return Err(Failure::usage("name the command of the server after --, or its address with --url"));
+        }
+    };
+    for (field, values) in [("env", &given.env), ("headers", &given.header)] {
+        for value in values {
+            // The text is not repeated: it may be a key.
+            let (name, value) = value.split_once('=').ok_or_else(|| Failure::usage("write it as NAME=VALUE"))?;
+            server[field][name] = value.into();
+        }
     }
     // What cannot be used is not written.
     let alone = json!({ "mcpServers": { &given.name: &server } }).to_string();

@@ -56,8 +56,9 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
     // The user's own only: a client chooses the folder of its session, and the servers of one folder are not for another.
     let servers = Configured::of_user(environment);
     servers.not_used.iter().for_each(|why| note(why));
+    let http = turn.model.network.options(environment)?;
     let runtime = builder(store, choice, &turn, host, environment).start().await?;
-    match servers.offer(&runtime).await {
+    match servers.offer(&runtime, http).await {
         Ok(notes) => notes.iter().for_each(|why| note(why)),
         Err(error) => {
             drop(runtime.shutdown().await);

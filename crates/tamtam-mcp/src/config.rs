@@ -1,14 +1,16 @@
-//! [`ServerConfig`]: what a host says about one server: its name, how it is started, its limits, and what is believed of it.
+//! [`ServerConfig`]: what a host says about one server: its name, how it is reached, its limits, and what is believed of it.
 //!
-//! Plain values: nothing here starts a program or reads an environment. Two configurations with the same values are two servers if
+//! Plain values: nothing here starts a program, opens a socket or reads an environment. Two configurations with the same values are two servers if
 //! their names differ.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use tamtam::model::{BoxFuture, HttpRequest, Secret};
 
 /// The longest name of a server, in bytes: with `mcp_` and a separator it leaves 31 for the tool.
 pub(crate) const NAME_MAX: usize = 28;
 
-/// One server: its name, its program and its limits.
+/// One server: its name, its program or address, and its limits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,11 +24,11 @@ pub(crate) const NAME_MAX: usize = 28;
 pub struct ServerConfig {
     /// Its name: 1 to 28 of `a-z A-Z 0-9 -`. No underscore, so that `mcp_a_*` is the server `a` and never a server `a_b`.
     pub name: String,
-    /// The program that is the server.
-    pub program: Program,
-    /// How long the process is kept although no call uses it: 5 minutes by default.
+    /// How it is reached.
+    pub transport: Transport,
+    /// How long its process, or its session at an address, is kept although no call uses it: 5 minutes by default.
     pub idle: Duration,
-    /// How long a start may take, from the program to the list of its tools: 30 s by default.
+    /// How long a start may take, from the program or the first request to the list of its tools: 30 s by default.
     pub start_limit: Duration,
     /// How long a call may take: 5 minutes by default. The time that it waits for a person does not count.
     pub call_limit: Duration,
@@ -36,13 +38,69 @@ pub struct ServerConfig {
     pub only: Option<Vec<String>>,
     /// Tools that are not offered, by the server's names.
     pub except: Vec<String>,
-    /// The longest line that the server may write, in bytes: 8 MiB by default. A longer one ends the server.
+    /// The longest line that the server may write, in bytes: 8 MiB by default. A longer one ends a program. At an address it is the
+    /// longest event, and the longest answer; a longer one costs its call.
     pub line_bytes_max: usize,
     /// How many tools of the server are offered: 128 by default.
     pub tools_max: usize,
     /// How many messages that answer nothing the server may send in a second: 5,000 by default; progress counts too. One more ends
     /// the server.
     pub unasked_max: u32,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// It is a program of this machine.
+    Stdio(Program),
+    /// It listens at an address (*streamable HTTP*).
+    Http(Address),
+}
+
+/// An address at which a server speaks MCP.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Address {
+    /// The address: `http://HOST…` or `https://HOST…`. What it answers with a redirect is refused; none is followed.
+    pub url: String,
+    /// Headers of each request, such as `authorization`. Their values are shown nowhere.
+    pub headers: Vec<(String, Secret)>,
+    /// Where the host makes headers anew for each request.
+    pub(crate) fresh: Option<FreshHeaders>,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A user, a password or a query may be a key.
+        let request = HttpRequest::get(&self.url);
+        f.debug_struct("Address").field("url", &request).field("headers", &self.headers).finish_non_exhaustive()
+    }
+}
+
+/// Headers, or why there are none.
+type Headers = Result<Vec<(String, Secret)>, String>;
+
+/// A function of the host that makes headers.
+#[derive(Clone)]
+pub(crate) struct FreshHeaders(Arc<dyn Fn() -> BoxFuture<'static, Headers> + Send + Sync>);
+
+impl FreshHeaders {
+    pub(crate) fn ask(&self) -> BoxFuture<'static, Headers> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for FreshHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FreshHeaders")
+    }
+}
+
+impl PartialEq for FreshHeaders {
+    fn eq(&self, other: &FreshHeaders) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// A program that speaks MCP on its standard input and output.
@@ -93,15 +151,19 @@ pub enum BadConfig {
         /// The server's name.
         name: String,
     },
+    /// The address is none.
+    #[error("the address of the server {name:?} is not http://HOST or https://HOST")]
+    NoAddress {
+        /// The server's name.
+        name: String,
+    },
 }
 
 impl ServerConfig {
-    /// A server that is a program of this machine.
-    #[must_use]
-    pub fn stdio(name: impl Into<String>, command: impl Into<String>) -> ServerConfig {
+    fn new(name: String, transport: Transport) -> ServerConfig {
         ServerConfig {
-            name: name.into(),
-            program: Program { command: command.into(), ..Program::default() },
+            name,
+            transport,
             idle: Duration::from_secs(300),
             start_limit: Duration::from_secs(30),
             call_limit: Duration::from_secs(300),
@@ -114,35 +176,97 @@ impl ServerConfig {
         }
     }
 
-    /// Sets the arguments of the program.
+    /// A server that is a program of this machine.
     #[must_use]
-    pub fn arguments(mut self, arguments: impl IntoIterator<Item = impl Into<String>>) -> ServerConfig {
-        self.program.arguments = arguments.into_iter().map(Into::into).collect();
-        self
+    pub fn stdio(name: impl Into<String>, command: impl Into<String>) -> ServerConfig {
+        ServerConfig::new(name.into(), Transport::Stdio(Program { command: command.into(), ..Program::default() }))
     }
 
-    /// Adds variables to the environment of the program. A later value of a name replaces an earlier one.
+    /// A server that listens at an address.
+    ///
+    /// ```
+    /// use tamtam::model::Secret;
+    /// use tamtam_mcp::ServerConfig;
+    ///
+    /// let config = ServerConfig::http("docs", "https://docs.example.com/mcp").bearer("sk-canary");
+    /// assert!(!format!("{config:?}").contains("canary"));
+    /// ```
     #[must_use]
-    pub fn environment(
-        mut self,
-        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
-    ) -> ServerConfig {
-        for (name, value) in variables {
-            let name = name.into();
-            self.program.environment.retain(|(known, _)| *known != name);
-            self.program.environment.push((name, value.into()));
+    pub fn http(name: impl Into<String>, url: impl Into<String>) -> ServerConfig {
+        let address = Address { url: url.into(), headers: Vec::new(), fresh: None };
+        ServerConfig::new(name.into(), Transport::Http(address))
+    }
+
+    fn program(mut self, change: impl FnOnce(&mut Program)) -> ServerConfig {
+        if let Transport::Stdio(program) = &mut self.transport {
+            change(program);
         }
         self
     }
 
-    /// Sets the folder that the program starts in.
-    #[must_use]
-    pub fn folder(mut self, folder: impl Into<PathBuf>) -> ServerConfig {
-        self.program.folder = Some(folder.into());
+    fn address(mut self, change: impl FnOnce(&mut Address)) -> ServerConfig {
+        if let Transport::Http(address) = &mut self.transport {
+            change(address);
+        }
         self
     }
 
-    /// Sets how long the process is [kept](#structfield.idle) without a call.
+    /// Sets the arguments of the program. Nothing for a server at an address.
+    #[must_use]
+    pub fn arguments(self, arguments: impl IntoIterator<Item = impl Into<String>>) -> ServerConfig {
+        self.program(|program| program.arguments = arguments.into_iter().map(Into::into).collect())
+    }
+
+    /// Adds variables to the environment of the program. A later value of a name replaces an earlier one. Nothing for a server at an
+    /// address.
+    #[must_use]
+    pub fn environment(
+        self,
+        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> ServerConfig {
+        self.program(|program| {
+            for (name, value) in variables {
+                let name = name.into();
+                program.environment.retain(|(known, _)| *known != name);
+                program.environment.push((name, value.into()));
+            }
+        })
+    }
+
+    /// Sets the folder that the program starts in. Nothing for a server at an address.
+    #[must_use]
+    pub fn folder(self, folder: impl Into<PathBuf>) -> ServerConfig {
+        self.program(|program| program.folder = Some(folder.into()))
+    }
+
+    /// Adds a header to each request to the address. A later value of a name replaces an earlier one. Nothing for a program.
+    #[must_use]
+    pub fn header(self, name: impl Into<String>, value: impl Into<Secret>) -> ServerConfig {
+        self.address(|address| {
+            let name = name.into();
+            address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
+            address.headers.push((name, value.into()));
+        })
+    }
+
+    /// Sends a token with each request to the address, as `authorization: Bearer TOKEN`. Nothing for a program.
+    #[must_use]
+    pub fn bearer(self, token: impl Into<Secret>) -> ServerConfig {
+        let value = format!("Bearer {}", token.into().reveal());
+        self.header("authorization", value)
+    }
+
+    /// Asks the host for headers before each request to the address, after those that stand here: for tokens that expire. An answer
+    /// that takes over 10 s, and an error, which says why in words without secrets, fail that request. Nothing for a program.
+    #[must_use]
+    pub fn fresh_headers(
+        self,
+        make: impl Fn() -> BoxFuture<'static, Result<Vec<(String, Secret)>, String>> + Send + Sync + 'static,
+    ) -> ServerConfig {
+        self.address(|address| address.fresh = Some(FreshHeaders(Arc::new(make))))
+    }
+
+    /// Sets how long its process or session is [kept](#structfield.idle) without a call.
     #[must_use]
     pub fn idle(self, idle: Duration) -> ServerConfig {
         ServerConfig { idle, ..self }
@@ -204,11 +328,20 @@ impl ServerConfig {
         if !(1..=NAME_MAX).contains(&self.name.len()) || !self.name.chars().all(is_letter) {
             return Err(BadConfig::Name { name: self.name.clone() });
         }
-        match self.program.command.is_empty() {
-            true => Err(BadConfig::NoCommand { name: self.name.clone() }),
-            false => Ok(()),
+        let name = || self.name.clone();
+        match &self.transport {
+            Transport::Stdio(program) if program.command.is_empty() => Err(BadConfig::NoCommand { name: name() }),
+            Transport::Http(address) if !is_address(&address.url) => Err(BadConfig::NoAddress { name: name() }),
+            _ => Ok(()),
         }
     }
+}
+
+/// Whether the scheme is one of HTTP's and a host follows it. The client judges the rest.
+fn is_address(url: &str) -> bool {
+    let url = url.trim().to_ascii_lowercase();
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':']))
 }
 
 /// Those variables of an environment that a program needs to find its files and to speak the user's language: `PATH`, `HOME`,
@@ -237,6 +370,11 @@ mod tests {
         assert_eq!(ServerConfig::stdio("A-1", "/bin/true").check(), Ok(()));
         let empty = ServerConfig::stdio("a", "").check();
         assert_eq!(empty, Err(BadConfig::NoCommand { name: "a".to_owned() }));
+        for url in ["", "host/mcp", "ftp://host", "https://", "http:///mcp"] {
+            let bad = ServerConfig::http("a", url).check();
+            assert_eq!(bad, Err(BadConfig::NoAddress { name: "a".to_owned() }), "{url}");
+        }
+        assert_eq!(ServerConfig::http("a", "HTTPS://host").check(), Ok(()));
     }
 
     /// K05: a server sees the variables that it was given, and no key of the host's.
@@ -246,6 +384,7 @@ mod tests {
         let kept = well_known(host.map(|(name, value)| (name.into(), value.into())));
         let config = ServerConfig::stdio("a", "b").environment(kept).environment([("PATH", "/usr/bin")]);
         let expected = [("XDG_CONFIG_HOME", "/c"), ("PATH", "/usr/bin")];
-        assert_eq!(config.program.environment, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let Transport::Stdio(program) = config.transport else { unreachable!() };
+        assert_eq!(program.environment, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 }

@@ -40,6 +40,12 @@ pub(crate) enum RequestError {
     /// The connection closed before the answer came.
     #[error("{0}")]
     Closed(Arc<str>),
+    /// This one request failed on its way, or its answer did.
+    #[error("{0}")]
+    Broken(Arc<str>),
+    /// The server no longer knows the session, and has not read the request.
+    #[error("it ended the session again and again")]
+    Gone,
 }
 
 /// What the server wants to be told that no connection can tell it.
@@ -70,6 +76,8 @@ pub(crate) struct Connection {
     places: Semaphore,
     /// What each request carries besides its parameters, since 2026-07-28.
     meta: OnceLock<Value>,
+    /// The version of the protocol, once it is agreed.
+    version: OnceLock<&'static str>,
     /// The server says that its list of tools is another one now.
     pub(crate) tools_changed: Notify,
     /// Messages that nobody asked for.
@@ -89,6 +97,8 @@ struct Open {
     answer: oneshot::Sender<Result<Value, RequestError>>,
     /// The call that it was made for.
     call: Option<ToolContext>,
+    /// Whether the server refused to read it, because it does not know the session.
+    is_gone: bool,
 }
 
 impl Connection {
@@ -100,6 +110,7 @@ impl Connection {
             table: Mutex::default(),
             places: Semaphore::new(CALLS_MAX),
             meta: OnceLock::new(),
+            version: OnceLock::new(),
             tools_changed: Notify::new(),
             strays: AtomicU64::new(0),
         };
@@ -109,6 +120,16 @@ impl Connection {
     /// Sets what each further request carries as `_meta`. A second call changes nothing.
     pub(crate) fn set_meta(&self, meta: Value) {
         let _ = self.meta.set(meta);
+    }
+
+    /// Sets the version of the protocol that both speak. A second call changes nothing.
+    pub(crate) fn set_version(&self, version: &'static str) {
+        let _ = self.version.set(version);
+    }
+
+    /// The version of the protocol; `None` before it is agreed.
+    pub(crate) fn version(&self) -> Option<&'static str> {
+        self.version.get().copied()
     }
 
     /// How many messages came that nobody had asked for.
@@ -168,6 +189,31 @@ impl Connection {
         calls.next().filter(|_| calls.next().is_none())
     }
 
+    /// The call of a request that is open; `None` for one that was made for no call.
+    pub(crate) fn call_of(&self, id: u64) -> Option<ToolContext> {
+        self.table().open.get(&id).and_then(|open| open.call.clone())
+    }
+
+    /// Whether a request waits for its answer.
+    pub(crate) fn is_open(&self, id: u64) -> bool {
+        self.table().open.contains_key(&id)
+    }
+
+    /// Answers one request with an error of the transport, if it is open.
+    pub(crate) fn fail(&self, id: u64, error: RequestError) {
+        if let Some(open) = self.table().open.remove(&id) {
+            drop(open.answer.send(Err(error)));
+        }
+    }
+
+    /// Notes that the server has not read a request, because it no longer knows the session. The request is answered so when the
+    /// connection closes.
+    pub(crate) fn is_gone(&self, id: u64) {
+        if let Some(open) = self.table().open.get_mut(&id) {
+            open.is_gone = true;
+        }
+    }
+
     /// Takes one message of the server. Waits for nothing.
     pub(crate) fn take(&self, message: Incoming) -> Taken {
         let taken = match message {
@@ -224,7 +270,8 @@ impl Connection {
         let mut table = self.table();
         let why = table.closed.get_or_insert_with(|| why.into()).clone();
         for open in std::mem::take(&mut table.open).into_values() {
-            drop(open.answer.send(Err(RequestError::Closed(why.clone()))));
+            let error = if open.is_gone { RequestError::Gone } else { RequestError::Closed(why.clone()) };
+            drop(open.answer.send(Err(error)));
         }
     }
 
@@ -239,7 +286,7 @@ impl Connection {
         let (answer, answered) = oneshot::channel();
         table.last += 1;
         let id = table.last;
-        table.open.insert(id, Open { answer, call: call.cloned() });
+        table.open.insert(id, Open { answer, call: call.cloned(), is_gone: false });
         Ok((id, answered))
     }
 

@@ -2,7 +2,7 @@
 //! `opencode.json`, and Codex' `config.toml`.
 //!
 //! A pure function of a text and an environment; it opens no file, and judges no trust: whoever calls it has done so. A server that
-//! cannot be had (it speaks HTTP, a variable is not set) is [`Skipped`] with a sentence, and costs the others nothing. Fields that mean
+//! cannot be had (a variable is not set, its transport is an old one) is [`Skipped`] with a sentence, and costs the others nothing. Fields that mean
 //! nothing here are passed over, because other programs add them freely.
 
 use std::time::Duration;
@@ -16,11 +16,14 @@ use crate::config::{ServerConfig, well_known};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// `.mcp.json`: `{"mcpServers": {NAME: {"command", "args", "env"}}}`; also with `servers` in place of `mcpServers`.
+    /// `.mcp.json`: `{"mcpServers": {NAME: {"command", "args", "env"}}}`, or `{"type": "http", "url", "headers"}` for an address; also
+    /// with `servers` in place of `mcpServers`.
     Claude,
-    /// `opencode.json`: `{"mcp": {NAME: {"type": "local", "command": [..], "environment"}}}`.
+    /// `opencode.json`: `{"mcp": {NAME: {"type": "local", "command": [..], "environment"}}}`, or `{"type": "remote", "url",
+    /// "headers"}`.
     OpenCode,
-    /// `config.toml`: `[mcp_servers.NAME]` with `command`, `args`, `env`.
+    /// `config.toml`: `[mcp_servers.NAME]` with `command`, `args`, `env`, or `url`, `bearer_token_env_var`, `http_headers`,
+    /// `env_http_headers`.
     Codex,
 }
 
@@ -131,10 +134,54 @@ impl Reader<'_> {
         if self.said["disabled"] == true || self.said["enabled"] == false {
             return Err("the file switches it off".to_owned());
         }
-        let is_remote = |kind: &str| matches!(kind, "http" | "sse" | "streamable-http" | "remote" | "ws");
-        if !self.said["url"].is_null() || self.said["type"].as_str().is_some_and(is_remote) {
-            return Err("it speaks HTTP, and only programs are supported".to_owned());
+        let plain = name.replace(['_', '.', ' ', '/', '@'], "-");
+        let plain = plain.trim_matches('-');
+        let config = match (self.said["type"].as_str(), &self.said["url"]) {
+            (Some(kind @ ("sse" | "ws")), _) => {
+                return Err(format!("its transport {kind:?} is not spoken: is there an address for \"http\"?"));
+            }
+            (_, Value::String(url)) => self.at_address(plain, url)?,
+            (Some("http" | "streamable-http" | "remote"), _) => return Err("it has no `url`".to_owned()),
+            _ => self.program(plain, known)?,
+        };
+        let config = self.limited(config)?;
+        config.check().map_err(|bad| bad.to_string())?;
+        Ok(config)
+    }
+
+    /// A server at an address, with the headers that the file gives it.
+    fn at_address(&self, name: &str, url: &str) -> Result<ServerConfig, String> {
+        let mut config = ServerConfig::http(name, self.filled(url)?);
+        let field = if self.dialect == Dialect::Codex { "http_headers" } else { "headers" };
+        for (name, value) in self.table(field)? {
+            config = config.header(name, self.filled(value)?);
         }
+        let needed = |name: &str| self.variable(name).ok_or_else(|| not_set(name));
+        if self.dialect == Dialect::Codex {
+            for (name, variable) in self.table("env_http_headers")? {
+                config = config.header(name, needed(variable)?);
+            }
+            if let Some(variable) = self.said["bearer_token_env_var"].as_str() {
+                config = config.bearer(needed(variable)?);
+            }
+        }
+        Ok(config)
+    }
+
+    /// A table of texts; empty if it is not there.
+    fn table(&self, field: &str) -> Result<Vec<(&str, &str)>, String> {
+        let wrong = || format!("its `{field}` is not a table of texts");
+        match &self.said[field] {
+            Value::Null => Ok(Vec::new()),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| Ok((name.as_str(), value.as_str().ok_or_else(wrong)?))).collect()
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// A program.
+    fn program(&self, name: &str, known: &[(String, String)]) -> Result<ServerConfig, String> {
         let mut command = match (self.dialect, &self.said["command"]) {
             (_, Value::String(command)) => vec![command.clone()],
             (Dialect::OpenCode, Value::Array(_)) => self.texts("command")?,
@@ -144,14 +191,16 @@ impl Reader<'_> {
         let command = command.iter().map(|word| self.filled(word)).collect::<Result<Vec<_>, _>>()?;
         let (program, arguments) = command.split_first().ok_or("its `command` is empty")?;
         let own = self.variables()?;
-        let plain = name.replace(['_', '.', ' ', '/', '@'], "-");
-        let mut config = ServerConfig::stdio(plain.trim_matches('-'), program)
-            .arguments(arguments)
-            .environment(known.to_vec())
-            .environment(own);
+        let mut config =
+            ServerConfig::stdio(name, program).arguments(arguments).environment(known.to_vec()).environment(own);
         if let Some(folder) = self.said["cwd"].as_str() {
             config = config.folder(self.filled(folder)?);
         }
+        Ok(config)
+    }
+
+    /// The server with the limits and the choice of tools that the file has.
+    fn limited(&self, mut config: ServerConfig) -> Result<ServerConfig, String> {
         let milliseconds = |field: &str| Some(Duration::from_millis(self.said[field].as_u64()?));
         let seconds = |field: &str| Duration::try_from_secs_f64(self.said[field].as_f64()?).ok();
         let (starts, calls) = match self.dialect {
@@ -167,9 +216,7 @@ impl Reader<'_> {
         if !self.said["enabled_tools"].is_null() {
             config = config.only(self.texts("enabled_tools")?);
         }
-        config = config.except(self.texts("disabled_tools")?);
-        config.check().map_err(|bad| bad.to_string())?;
-        Ok(config)
+        Ok(config.except(self.texts("disabled_tools")?))
     }
 
     /// A list of texts; empty if it is not there.
@@ -227,12 +274,16 @@ impl Reader<'_> {
             let (name, default) = name.split_once(":-").map_or((name, None), |(name, default)| (name, Some(default)));
             let value = self.variable(name).filter(|value| !value.is_empty() || default.is_none());
             let value = value.or_else(|| default.map(str::to_owned));
-            filled.push_str(&value.ok_or_else(|| format!("it needs the variable {name:?}, which is not set"))?);
+            filled.push_str(&value.ok_or_else(|| not_set(name))?);
             rest = behind;
         }
         filled.push_str(rest);
         Ok(filled)
     }
+}
+
+fn not_set(variable: &str) -> String {
+    format!("it needs the variable {variable:?}, which is not set")
 }
 
 #[cfg(test)]
@@ -256,7 +307,8 @@ mod tests {
     fn claude_codes_form_is_read_as_it_is() {
         let text = r#"{"mcpServers": {
             "my_files": {"type": "stdio", "command": "npx", "args": ["-y", "x@${VERSION:-1.0}"], "env": {"KEY": "${TOKEN}", "N": 3}},
-            "remote": {"type": "http", "url": "https://x"}
+            "remote": {"type": "http", "url": "https://x/${VERSION:-1}", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+            "old": {"type": "sse", "url": "https://x"}, "bare": {"type": "http"}
         }, "other": 1}"#;
         let (used, skipped) = read(text, Dialect::Claude, &host()).unwrap();
         let expected = ServerConfig::stdio("my-files", "npx").arguments(["-y", "x@1.0"]).environment([
@@ -264,10 +316,11 @@ mod tests {
             ("KEY", "t"),
             ("N", "3"),
         ]);
-        assert_eq!(used, [expected]);
-        let remote =
-            Skipped { name: "remote".to_owned(), why: "it speaks HTTP, and only programs are supported".to_owned() };
-        assert_eq!(skipped, [remote]);
+        let remote = ServerConfig::http("remote", "https://x/1").header("Authorization", "Bearer t");
+        assert_eq!(used, [expected, remote]);
+        let words: Vec<_> = skipped.iter().map(|skipped| format!("{}: {}", skipped.name, skipped.why)).collect();
+        let old = "old: its transport \"sse\" is not spoken: is there an address for \"http\"?";
+        assert_eq!(words, ["bare: it has no `url`", old]);
         let vscode = r#"{"servers": {"a": {"command": "b"}}}"#;
         assert_eq!(read(vscode, Dialect::Claude, &[]).unwrap().0, [ServerConfig::stdio("a", "b")]);
     }
@@ -283,15 +336,17 @@ mod tests {
         let mut expected =
             ServerConfig::stdio("a", "bun").arguments(["x", "t"]).environment([("PATH", "/bin"), ("K", "v")]);
         expected.start_limit = Duration::from_secs(5);
-        assert_eq!(used, [expected]);
-        assert_eq!(skipped.iter().map(|skipped| skipped.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        assert_eq!(used, [expected, ServerConfig::http("b", "https://x")]);
+        assert_eq!(skipped.iter().map(|skipped| skipped.name.as_str()).collect::<Vec<_>>(), ["c"]);
     }
 
     #[test]
     fn codex_form_is_read_as_it_is() {
         let text = "model = \"x\"\n[mcp_servers.docs]\ncommand = \"npx\"\nargs = [\"-y\"]\nenv_vars = [\"TOKEN\", \"NONE\"]\ncwd = \"/srv\"\n\
                     startup_timeout_sec = 1.5\ntool_timeout_sec = 60\nenabled_tools = [\"a\"]\ndisabled_tools = [\"b\"]\n\
-                    [mcp_servers.docs.env]\nK = \"${v}\"\n[mcp_servers.far]\nurl = \"https://x\"\n";
+                    [mcp_servers.docs.env]\nK = \"${v}\"\n[mcp_servers.far]\nurl = \"https://x\"\n\
+                    bearer_token_env_var = \"TOKEN\"\nhttp_headers = { A = \"b\" }\n[mcp_servers.poor]\nurl = \"https://x\"\n\
+                    bearer_token_env_var = \"NONE\"\n";
         let (used, skipped) = read(text, Dialect::Codex, &host()).unwrap();
         let expected = ServerConfig::stdio("docs", "npx")
             .arguments(["-y"])
@@ -301,8 +356,10 @@ mod tests {
             .call_limit(Duration::from_secs(60))
             .only(["a"])
             .except(["b"]);
-        assert_eq!(used, [expected]);
-        assert_eq!(skipped.len(), 1);
+        let far = ServerConfig::http("far", "https://x").header("A", "b").bearer("t");
+        assert_eq!(used, [expected, far]);
+        let poor = "it needs the variable \"NONE\", which is not set";
+        assert_eq!(skipped, [Skipped { name: "poor".to_owned(), why: poor.to_owned() }]);
     }
 
     /// What is broken is named, with its line where the file is, and costs no other server.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The version that has no handshake.
-const STATELESS: &str = "2026-07-28";
+pub(crate) const STATELESS: &str = "2026-07-28";
 /// The versions that are spoken with a handshake, newest first.
 const VERSIONS: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// How many pages of a list are read.
@@ -33,7 +33,7 @@ pub(crate) struct Hello {
 /// Why a connection was not opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HelloError {
-    #[error("the server refused the handshake: {0}")]
+    #[error("the handshake failed: {0}")]
     Request(#[from] RequestError),
     #[error("the server speaks MCP {0:?}, which is none of {STATELESS}, {known}", known = VERSIONS.join(", "))]
     Version(String),
@@ -54,9 +54,10 @@ pub(crate) async fn hello(connection: &Connection) -> Result<Hello, HelloError> 
     match connection.request("initialize", params, None).await {
         Ok(said) => {
             let version = said["protocolVersion"].as_str().unwrap_or_default();
-            if !VERSIONS.contains(&version) {
+            let Some(version) = VERSIONS.iter().find(|known| **known == version) else {
                 return Err(HelloError::Version(clean_line(version, 64)));
-            }
+            };
+            connection.set_version(version);
             connection.notify("notifications/initialized", &json!({}));
             Ok(read(version, &said["serverInfo"], &said["capabilities"]))
         }
@@ -67,6 +68,7 @@ pub(crate) async fn hello(connection: &Connection) -> Result<Hello, HelloError> 
 
 /// Asks a server without a handshake what it speaks.
 async fn discover(connection: &Connection) -> Result<Hello, HelloError> {
+    connection.set_version(STATELESS);
     connection.set_meta(json!({
         "io.modelcontextprotocol/protocolVersion": STATELESS,
         "io.modelcontextprotocol/clientInfo": client(),

@@ -1,6 +1,6 @@
 //! [MCP](https://modelcontextprotocol.io) servers under the supervision tree of a [Tamtam](tamtam) runtime.
 //!
-//! One actor for each configuration of a server, shared by every session: its process starts at the first use, ends when nobody has
+//! One actor for each configuration of a server, a program or an address, shared by every session: it starts at the first use, ends when nobody has
 //! used it for a while, is started again with a growing wait when it crashes, and is parked when it crashes too often. Its tools are
 //! offered as `mcp_<server>_<tool>`, so `mcp_files_*` in a rule is all of one server.
 //!
@@ -23,8 +23,8 @@
 //!
 //! Everything that a server says is data of a stranger: `docs/MCP.md` says what a hostile server can and cannot do. The files, in the
 //! order in which a call meets them: `tool` (what the model sees), `server` (what all users of one server share), `life` (its actor),
-//! `wire` (lines in and out of the process), `connection` (requests and their answers), `ask` (questions of the server), `content`
-//! (its result). `hello` opens a connection, `offer` judges what a server lists, `files` reads the configurations of other programs.
+//! `connection` (requests and their answers), `stdio` with `wire` (lines in and out of a process) or `http` (requests to an address),
+//! `intake` (what comes back), `ask` (questions of the server), `content` (its result). `hello` opens a connection, `offer` judges what a server lists, `files` reads the configurations of other programs.
 //!
 //! A change must keep this: each buffer, list and wait that a server can fill has a bound; nothing that a server says decides what a
 //! call may do, unless the host says so ([`Hints::Believed`]); no process is started for a session.
@@ -35,17 +35,20 @@ mod connection;
 mod content;
 mod files;
 mod hello;
+mod http;
+mod intake;
 mod life;
 mod message;
 mod offer;
 mod server;
 mod servers;
+mod stdio;
 mod tail;
 mod text;
 mod tool;
 mod wire;
 
-pub use config::{BadConfig, Hints, Program, ServerConfig, well_known};
+pub use config::{Address, BadConfig, Hints, Program, ServerConfig, Transport, well_known};
 pub use files::{BadFile, Dialect, Skipped, read};
 pub use offer::Refused;
 pub use server::{Phase, ServerFigures};

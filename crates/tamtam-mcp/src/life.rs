@@ -1,4 +1,4 @@
-//! The actor of a server: starts its process when somebody wants it, feeds its connection, and ends it when nobody does.
+//! The actor of a server: starts it when somebody wants it, feeds its connection, and ends it when nobody does.
 //!
 //! ```text
 //!            a user comes            listed its tools            nobody used it for a while
@@ -9,55 +9,37 @@
 //!                       down: the incarnation ends with the reason; its supervisor starts the next one, or parks it
 //! ```
 //!
-//! However an incarnation ends, its open calls get the reason and its whole process tree is gone before the next one begins. The
-//! process carries a tag of the runtime, so that the runtime's shutdown finds it, and the watcher does if the host is killed. A change
-//! must keep that nothing here waits for a call or for a person: questions of the server are futures beside the reading.
+//! However an incarnation ends, its open calls get the reason and its whole process tree is gone before the next one begins. A server
+//! at an address (`http`) has no process: to start it is to greet it, and to end it is to end its session. One that no longer knows
+//! the session is greeted again at once, which is no crash.
+//!
+//! A change must keep that nothing here waits for a call or for a person: questions of the server are futures beside the reading.
 
-use std::{
-    error::Error,
-    fs::File,
-    io,
-    path::{Path, PathBuf},
-    process::ExitStatus,
-    sync::Arc,
-    time::Duration,
-};
+use std::{error::Error, io, process::ExitStatus, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tamtam::{
+    model::HttpOptions,
     supervisor::{ChildContext, ChildSpec, Start},
-    tools::process::{Folder, Process, ProcessEvent, ProcessInput, Processes, Spec, Stream, Streams},
+    tools::process::{Process, Processes},
 };
-use tokio::{
-    io::AsyncWriteExt as _,
-    process::ChildStdin,
-    sync::mpsc,
-    time::{Instant, timeout},
-};
+use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
-    ask,
-    config::Program,
-    connection::{Connection, RequestError, Taken, Wish},
+    config::Transport,
+    connection::{Connection, RequestError},
     hello::{HelloError, hello, tools},
-    message,
+    http::Web,
     offer::{Offer, offer},
     server::{Phase, Server},
-    wire::{Lines, Rate, TooLong},
+    stdio,
 };
 
-/// How long a server may take to end once its input has ended, and again once it was asked to.
-const ENDS_WITHIN: Duration = Duration::from_millis(1_200);
-/// How long the output of a process that has ended is read.
-const LAST_WORDS_WITHIN: Duration = Duration::from_millis(300);
-/// How many questions to people may be open for one server.
-const WISHES_MAX: usize = 8;
 /// The least time between two lists, however often the server says that its tools have changed.
 const LIST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why an incarnation ended.
 #[derive(Debug, thiserror::Error)]
-enum Why {
+pub(crate) enum Why {
     #[error("failed to start its program {program}: {error}")]
     Program {
         program: String,
@@ -76,6 +58,8 @@ enum Why {
     Closed,
     #[error("it wrote a line of more than {0} bytes")]
     TooLong(usize),
+    #[error("it does not know the session that it has just opened")]
+    NoSession,
     #[error("it sent more than {0} messages in a second that answer nothing")]
     Flood(u32),
 }
@@ -92,26 +76,82 @@ fn last(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; stderr: {words}") }
 }
 
-/// How an incarnation came to rest.
-enum Rest {
+/// How a life of the server ended without a failure.
+pub(crate) enum Rest {
     Unused,
     Stopping,
+    /// It no longer knows the session: the next one is opened at once.
+    Renewed,
+}
+
+/// What a server is reached by.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(crate) processes: Processes,
+    pub(crate) http: HttpOptions,
+}
+
+/// The other end of a connection.
+enum Peer {
+    Program(Process),
+    Web(Web),
+}
+
+impl Peer {
+    async fn start(server: &Server, means: &Means) -> Result<Peer, Why> {
+        match &server.config.transport {
+            Transport::Stdio(program) => match stdio::start(program, &means.processes).await {
+                Ok(process) => Ok(Peer::Program(process)),
+                Err(error) => Err(Why::Program { program: program.command.clone(), error }),
+            },
+            Transport::Http(address) => Ok(Peer::Web(Web::new(address, &server.config, &means.http))),
+        }
+    }
+
+    fn pid(&self) -> Option<i32> {
+        match self {
+            Peer::Program(process) => process.id(),
+            Peer::Web(_) => None,
+        }
+    }
+
+    /// Carries lines until that fails, or the session is gone.
+    async fn pump(
+        &mut self,
+        server: &Server,
+        connection: &Connection,
+        lines: mpsc::Receiver<String>,
+    ) -> Result<Rest, Why> {
+        match self {
+            Peer::Program(process) => Err(stdio::pump(server, connection, process, lines).await),
+            Peer::Web(web) => web.pump(server, connection, lines).await,
+        }
+    }
+
+    /// Ends it; a program politely, or at once where it failed.
+    async fn end(&mut self, is_polite: bool) {
+        match self {
+            Peer::Program(process) if is_polite => stdio::end_politely(process).await,
+            Peer::Program(process) => drop(process.end().await),
+            Peer::Web(web) => web.end().await,
+        }
+    }
 }
 
 /// The child that is this server's actor.
-pub(crate) fn child(server: &Arc<Server>, processes: &Processes) -> ChildSpec {
-    let (server, processes) = (server.clone(), processes.clone());
+pub(crate) fn child(server: &Arc<Server>, means: &Means) -> ChildSpec {
+    let (server, means) = (server.clone(), means.clone());
     ChildSpec::with_start(server.config.name.clone(), move |cx| {
-        let (server, processes) = (server.clone(), processes.clone());
+        let (server, means) = (server.clone(), means.clone());
         async move {
             // Before the starter is answered: whoever comes then finds the actor.
             server.born(cx.node().clone());
-            Ok(Start::run(live(server, processes, cx)))
+            Ok(Start::run(live(server, means, cx)))
         }
     })
 }
 
-async fn live(server: Arc<Server>, processes: Processes, cx: ChildContext) -> Result<(), Box<dyn Error + Send + Sync>> {
+async fn live(server: Arc<Server>, means: Means, cx: ChildContext) -> Result<(), Box<dyn Error + Send + Sync>> {
     loop {
         server.phase(Phase::Asleep, None);
         cx.node().idle();
@@ -120,15 +160,15 @@ async fn live(server: Arc<Server>, processes: Processes, cx: ChildContext) -> Re
             () = cx.stopping() => return Ok(()),
             () = server.wanted() => {}
         }
-        match serve(&server, &processes, &cx).await? {
-            Rest::Unused => {}
+        match serve(&server, &means, &cx).await? {
+            Rest::Unused | Rest::Renewed => {}
             Rest::Stopping => return Ok(()),
         }
     }
 }
 
-/// One life of the process.
-async fn serve(server: &Arc<Server>, processes: &Processes, cx: &ChildContext) -> Result<Rest, Failure> {
+/// One life of the server.
+async fn serve(server: &Arc<Server>, means: &Means, cx: &ChildContext) -> Result<Rest, Failure> {
     cx.node().doing("starting");
     server.phase(Phase::Starting, None);
     let (connection, lines) = Connection::new();
@@ -137,33 +177,38 @@ async fn serve(server: &Arc<Server>, processes: &Processes, cx: &ChildContext) -
     let started = tokio::select! {
         biased;
         () = cx.stopping() => None,
-        started = start(&server.config.program, processes) => Some(started),
+        started = Peer::start(server, means) => Some(started),
     };
-    let mut process = match started {
+    let mut peer = match started {
         None => return Ok(Rest::Stopping),
-        Some(Ok(process)) => process,
-        Some(Err(error)) => {
-            let failure = failed(Why::Program { program: server.config.program.command.clone(), error });
+        Some(Ok(peer)) => peer,
+        Some(Err(why)) => {
+            let failure = failed(why);
             up.why = Some(failure.to_string());
             return Err(failure);
         }
     };
-    server.phase(Phase::Starting, process.id());
+    server.phase(Phase::Starting, peer.pid());
     let ended = tokio::select! {
         biased;
         () = cx.stopping() => Ok(Rest::Stopping),
-        why = pump(server, &connection, &mut process, lines) => Err(why),
-        why = talk(server, &connection, cx) => why,
+        ended = peer.pump(server, &connection, lines) => ended,
+        ended = talk(server, &connection, cx) => ended,
+    };
+    let ended = match ended {
+        // A server that forgets each session at once would be greeted for ever.
+        Ok(Rest::Renewed) if !server.gives_up(&connection) => Err(Why::NoSession),
+        ended => ended,
     };
     match ended {
         Ok(rest) => {
             match rest {
-                // The server sleeps: that is no failure for those who come now.
-                Rest::Unused => up.why = None,
+                // The server sleeps, or is greeted again: that is no failure for those who come now.
+                Rest::Unused | Rest::Renewed => up.why = None,
                 Rest::Stopping => up.why = Some("it was stopped".to_owned()),
             }
             drop(up);
-            end_politely(&mut process).await;
+            peer.end(true).await;
             Ok(rest)
         }
         Err(why) => {
@@ -171,7 +216,7 @@ async fn serve(server: &Arc<Server>, processes: &Processes, cx: &ChildContext) -
             // Nobody waits for the sweep: its calls are answered first.
             up.why = Some(failure.to_string());
             drop(up);
-            process.end().await;
+            peer.end(false).await;
             Err(failure)
         }
     }
@@ -191,123 +236,7 @@ impl Drop for Up<'_> {
         if let Some(why) = &self.why {
             self.server.is_down(why);
         }
-        self.connection.close(self.why.as_deref().unwrap_or("it was put to sleep"));
-    }
-}
-
-/// Starts the program with its own tag.
-async fn start(program: &Program, processes: &Processes) -> io::Result<Process> {
-    let wanted = program.clone();
-    let found = tokio::task::spawn_blocking(move || {
-        let folder = wanted.folder.clone().unwrap_or_else(|| PathBuf::from("/"));
-        let handle = File::open(&folder)?;
-        Ok::<_, io::Error>((find(&wanted)?, Folder::new(handle.into(), folder)))
-    });
-    let (path, folder) = found.await.unwrap_or_else(|lost| Err(io::Error::other(lost)))?;
-    let environment = program.environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let spec = Spec::new(path, folder, processes.tag())
-        .arguments(program.arguments.clone())
-        .environment(environment)
-        .streams(Streams::Apart)
-        .input(ProcessInput::Pipe);
-    processes.start(spec).await
-}
-
-/// The program's path: as it is, or by the `PATH` of its environment.
-fn find(program: &Program) -> io::Result<PathBuf> {
-    let command = Path::new(&program.command);
-    if command.components().count() > 1 {
-        let folder = program.folder.as_deref().unwrap_or(Path::new("/"));
-        return Ok(folder.join(command));
-    }
-    let path = program.environment.iter().find(|(name, _)| name == "PATH");
-    let folders = std::env::split_paths(path.map_or("", |(_, value)| value));
-    let found = folders.map(|folder| folder.join(command)).find(|path| path.is_absolute() && path.is_file());
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such program in the PATH of its environment"))
-}
-
-/// Carries lines between the process and the connection until one of them fails.
-async fn pump(server: &Server, connection: &Connection, process: &mut Process, lines: mpsc::Receiver<String>) -> Why {
-    let input = process.take_input();
-    tokio::select! {
-        why = read(server, connection, process) => why,
-        () = write(input, lines) => Why::Closed,
-    }
-}
-
-/// Writes what is sent. A server that does not read is noticed by those who wait for it; one that closed its input, by its end.
-async fn write(input: Option<ChildStdin>, mut lines: mpsc::Receiver<String>) {
-    if let Some(mut input) = input {
-        while let Some(line) = lines.recv().await {
-            if input.write_all(line.as_bytes()).await.is_err() || input.flush().await.is_err() {
-                break;
-            }
-        }
-    }
-    // What happened to the process is known a moment later, with its status.
-    tokio::time::sleep(ENDS_WITHIN).await;
-}
-
-async fn read(server: &Server, connection: &Connection, process: &mut Process) -> Why {
-    let config = &server.config;
-    let mut reader = Lines::new(config.line_bytes_max);
-    let (began, mut rate) = (Instant::now(), Rate::new(config.unasked_max));
-    let mut asks = FuturesUnordered::new();
-    let mut status = None;
-    loop {
-        let event = match status {
-            // Its last answer may still be in the pipe; processes that it left may hold the pipe open for ever.
-            Some(status) => match timeout(LAST_WORDS_WITHIN, process.next()).await {
-                Ok(ProcessEvent::Closed) | Err(_) => return Why::Ended(status),
-                Ok(event) => event,
-            },
-            None => tokio::select! {
-                biased;
-                Some(()) = asks.next(), if !asks.is_empty() => continue,
-                event = process.next() => event,
-            },
-        };
-        match event {
-            ProcessEvent::Output(Stream::Stderr, bytes) => server.heard(&bytes),
-            ProcessEvent::Output(_, bytes) => {
-                let (mut wishes, mut unasked) = (Vec::<Wish>::new(), 0_u32);
-                let taken = reader.push(&bytes, |line| {
-                    let Some(messages) = message::read(line) else {
-                        if !line.trim_ascii().is_empty() {
-                            server.misheard(line);
-                            unasked += 1;
-                        }
-                        return;
-                    };
-                    for message in messages {
-                        match connection.take(message) {
-                            Taken::Awaited => {}
-                            Taken::Unasked | Taken::Shown => unasked += 1,
-                            Taken::Wish(wish) => wishes.push(wish),
-                        }
-                    }
-                });
-                if taken == Err(TooLong) {
-                    return Why::TooLong(config.line_bytes_max);
-                }
-                unasked += u32::try_from(wishes.len()).unwrap_or(u32::MAX);
-                if rate.is_exceeded(unasked, began.elapsed()) {
-                    return Why::Flood(config.unasked_max);
-                }
-                for wish in wishes {
-                    match connection.only_call().filter(|_| asks.len() < WISHES_MAX) {
-                        Some(call) => asks.push(async move {
-                            let answer = server.ask(&wish.params, &call).await;
-                            connection.grant(&wish.id, Ok(answer));
-                        }),
-                        None => connection.grant(&wish.id, Ok(ask::declined())),
-                    }
-                }
-            }
-            ProcessEvent::Ended(ended) => status = Some(ended),
-            ProcessEvent::Closed => return Why::Closed,
-            _ => {}
-        }
+        self.connection.close(self.why.as_deref().unwrap_or("its connection ended"));
     }
 }
 
@@ -344,25 +273,4 @@ async fn talk(server: &Server, connection: &Arc<Connection>, cx: &ChildContext) 
 async fn list(server: &Server, connection: &Connection) -> Result<Offer, Why> {
     let listed = tools(connection).await.map_err(Why::List)?;
     Ok(offer(&server.config, &listed))
-}
-
-/// Ends the process: by the end of its input, which has happened, then by a request, then by force. Nothing of it is left.
-async fn end_politely(process: &mut Process) {
-    if !ends(process).await {
-        process.ask_to_end().await;
-        ends(process).await;
-    }
-    process.end().await;
-}
-
-/// Whether the process ends within its time.
-async fn ends(process: &mut Process) -> bool {
-    let ended = async {
-        while process.status().is_none() {
-            if let ProcessEvent::Closed = process.next().await {
-                break;
-            }
-        }
-    };
-    timeout(ENDS_WITHIN, ended).await.is_ok()
 }

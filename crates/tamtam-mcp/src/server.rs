@@ -2,7 +2,7 @@
 //!
 //! A [`Server`] outlives its process and each incarnation of its actor (`life.rs`). A user is counted before it looks for the
 //! connection, and the actor gives a connection up only after it has looked for users: so nobody is handed one that is going. A user
-//! waits for one try to start the server, and gets that try's error. Nothing here starts a process.
+//! waits for one try to start the server, and gets that try's error. Nothing here starts a process or opens a socket.
 
 use std::{
     sync::{
@@ -131,6 +131,8 @@ pub(crate) enum CallError {
     Unavailable { server: String, why: Arc<str> },
     #[error("the MCP server {server} did not answer: {why}. It is started again at the next call")]
     Lost { server: String, why: Arc<str> },
+    #[error("the MCP server {server} did not answer: {why}")]
+    Broken { server: String, why: Arc<str> },
     #[error("the MCP server {server} refused the call: {why}")]
     Refused { server: String, why: Rejected },
     #[error("the MCP server {server} asked {ROUNDS_MAX} times and gave no result")]
@@ -230,11 +232,9 @@ impl Server {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let user = self.user();
         self.show();
-        let connection = self.connection(&user).await?;
         let mut params = json!({ "name": tool, "arguments": arguments });
         for _ in 0..ROUNDS_MAX {
-            let answer = connection.request("tools/call", params.clone(), Some(context)).await;
-            let mut answer = answer.map_err(|error| self.failed(&connection, error))?;
+            let mut answer = self.request("tools/call", &params, Some(context), &user).await?;
             if answer["resultType"] != "input_required" {
                 return Ok(answer);
             }
@@ -242,6 +242,25 @@ impl Server {
             params["requestState"] = answer["requestState"].take();
         }
         Err(CallError::Insatiable { server: self.config.name.clone() })
+    }
+
+    /// Makes a request; once more where the server had ended the session before it read the request.
+    async fn request(
+        &self,
+        method: &'static str,
+        params: &Value,
+        context: Option<&ToolContext>,
+        user: &User<'_>,
+    ) -> Result<Value, CallError> {
+        let connection = self.connection(user).await?;
+        match connection.request(method, params.clone(), context).await {
+            Err(RequestError::Gone) => {
+                let connection = self.connection(user).await?;
+                let answer = connection.request(method, params.clone(), context).await;
+                answer.map_err(|error| self.failed(&connection, error))
+            }
+            answer => answer.map_err(|error| self.failed(&connection, error)),
+        }
     }
 
     /// The answers to what the server wants to know before it gives a result, one after the other.
@@ -269,6 +288,8 @@ impl Server {
         let server = self.config.name.clone();
         match error {
             RequestError::Closed(why) => CallError::Lost { server, why },
+            RequestError::Broken(why) => CallError::Broken { server, why },
+            RequestError::Gone => CallError::Broken { server, why: error.to_string().into() },
             RequestError::Rejected(why) => {
                 // It may be that the tool is no longer there.
                 connection.tools_changed.notify_one();
@@ -316,11 +337,18 @@ impl Server {
         is_unused
     }
 
+    /// Takes the connection back from all users, although they use it; whether they had it.
+    pub(crate) fn gives_up(&self, connection: &Arc<Connection>) -> bool {
+        let had = matches!(&self.state.borrow().link, Link::Up(now) if Arc::ptr_eq(now, connection));
+        self.set(Link::None);
+        had
+    }
+
     /// Hands the connection to all users.
     pub(crate) fn is_up(&self, connection: &Arc<Connection>) {
-        self.set(Link::Up(connection.clone()));
         let pid = self.seen().pid;
         self.phase(Phase::Ready, pid);
+        self.set(Link::Up(connection.clone()));
     }
 
     /// Tells all users that wait that this try failed.

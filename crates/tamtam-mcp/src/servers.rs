@@ -6,12 +6,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures_util::future::join_all;
-use tamtam::{Runtime, runtime::StartError, supervisor::AdminError, tool::Tool};
+use tamtam::{Runtime, model::HttpOptions, runtime::StartError, supervisor::AdminError, tool::Tool};
 use tokio::sync::watch;
 
 use crate::{
     config::{BadConfig, ServerConfig},
-    life,
+    life::{self, Means},
     offer::Refused,
     server::{Server, ServerFigures},
     tool::McpTool,
@@ -22,6 +22,7 @@ use crate::{
 pub struct Servers {
     servers: Arc<[Arc<Server>]>,
     changes: watch::Sender<u64>,
+    http: HttpOptions,
 }
 
 /// What a server answered when it was asked for its tools.
@@ -58,7 +59,14 @@ impl Servers {
             }
             servers.push(Arc::new(Server::new(config, changes.clone())));
         }
-        Ok(Servers { servers: servers.into(), changes })
+        Ok(Servers { servers: servers.into(), changes, http: HttpOptions::default() })
+    }
+
+    /// Sets how servers at an address are reached: proxies, certificates, and the limit of making a connection. The other limits are
+    /// those of the server's configuration. Acts on a start that comes after it.
+    #[must_use]
+    pub fn http_options(self, http: HttpOptions) -> Servers {
+        Servers { http, ..self }
     }
 
     /// Puts an actor for each server under the runtime's [`tool_servers`](Runtime::tool_servers). No process starts yet.
@@ -68,9 +76,10 @@ impl Servers {
     /// # Errors
     /// [`AdminError`] if a child of that name is there already, or the runtime has ended.
     pub async fn start_in(&self, runtime: &Runtime) -> Result<(), AdminError> {
-        let (supervisor, processes) = (runtime.tool_servers(), runtime.processes());
+        let supervisor = runtime.tool_servers();
+        let means = Means { processes: runtime.processes(), http: self.http.clone() };
         for server in &*self.servers {
-            supervisor.start_child(life::child(server, &processes)).await?;
+            supervisor.start_child(life::child(server, &means)).await?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ fn decode(chunks: &[&[u8]]) -> Vec<Event> {
 }
 
 fn event(name: &str, data: &str) -> Event {
-    Event { name: name.into(), data: data.into() }
+    Event { name: name.into(), data: data.into(), id: None }
 }
 
 /// V09
@@ -46,6 +46,18 @@ fn a_byte_order_mark_is_dropped_at_the_start_only() {
 #[test]
 fn an_event_without_data_is_none_and_an_empty_one_is_one() {
     assert_eq!(decode(&[b"event: ping\n\ndata\n\ndata:\ndata:\n\n"]), vec![event("", ""), event("", "\n")]);
+}
+
+/// V09: an id holds until another one comes, and an empty one ends it; a time that is no number changes nothing.
+#[test]
+fn an_event_has_the_newest_id_and_the_stream_its_retry() {
+    let mut decoder = Decoder::new(4_096);
+    let long = "x".repeat(1_025);
+    let text = format!("id: a\nretry: 500\ndata:\n\nretry: 1x\ndata: 1\n\nid: {long}\ndata: 2\n\nid\ndata: 3\n\n");
+    let events = decoder.push(text.as_bytes()).unwrap();
+    let ids: Vec<_> = events.iter().map(|event| (event.data.as_str(), event.id.as_deref())).collect();
+    assert_eq!(ids, [("", Some("a")), ("1", Some("a")), ("2", Some("a")), ("3", None)]);
+    assert_eq!(decoder.retry, Some(std::time::Duration::from_millis(500)));
 }
 
 /// V09
@@ -104,7 +116,7 @@ fn with_sseer(chunks: Vec<Bytes>) -> Vec<Event> {
     let chunks = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, std::convert::Infallible>));
     let events = sseer::event_stream::EventStream::new(chunks).map(|event| {
         let event = event.unwrap();
-        Event { name: event.event.to_string(), data: event.data.to_string() }
+        Event { name: event.event.to_string(), data: event.data.to_string(), id: None }
     });
     futures_util::FutureExt::now_or_never(events.collect()).unwrap()
 }
@@ -114,13 +126,14 @@ fn with_eventsource_stream(chunks: Vec<Bytes>) -> Vec<Event> {
     let chunks = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, std::convert::Infallible>));
     let events = chunks.eventsource().map(|event| {
         let event = event.unwrap();
-        Event { name: event.event, data: event.data }
+        Event { name: event.event, data: event.data, id: None }
     });
     futures_util::FutureExt::now_or_never(events.collect()).unwrap()
 }
 
-/// The others name an event without a name "message".
+/// The others name an event without a name "message", and are not asked for ids.
 fn as_the_others(mut events: Vec<Event>) -> Vec<Event> {
+    events.iter_mut().for_each(|event| event.id = None);
     events.iter_mut().filter(|event| event.name.is_empty()).for_each(|event| event.name = "message".into());
     events
 }

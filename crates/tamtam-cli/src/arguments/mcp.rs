@@ -39,7 +39,13 @@ pub(crate) struct McpAddArguments {
     /// A variable of its environment; may be given again. ${NAME} stands for a variable of yours
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
+    /// The address of a server that is no program of this machine
+    #[arg(long, conflicts_with_all = ["command", "env"])]
+    pub(crate) url: Option<String>,
+    /// A header of each request to the address; may be given again. ${NAME} stands for a variable of yours
+    #[arg(long, value_name = "NAME=VALUE", requires = "url", conflicts_with_all = ["command", "env"])]
+    pub(crate) header: Vec<String>,
     /// Its command and arguments, after --
-    #[arg(last = true, required = true)]
+    #[arg(last = true, required_unless_present = "url")]
     pub(crate) command: Vec<String>,
 }

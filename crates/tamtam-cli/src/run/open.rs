@@ -139,8 +139,9 @@ async fn try_run(
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
     let host = team.host(sandbox, rights.host, environment);
+    let http = turn.model.network.options(environment)?;
     let (runtime, hints) = start(store, choice, &turn, host, environment).await?;
-    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime).await).await?);
+    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime, http).await).await?);
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -222,8 +223,9 @@ async fn take_up(
     let mut not_read: Vec<_> = config.notes.iter().cloned().chain(team.not_used()).collect();
     not_read.extend(servers.not_used.iter().filter(|why| !not_read.contains(why)).cloned().collect::<Vec<_>>());
     let host = team.host(sandbox, rules::host(&config), environment);
+    let http = given.model.network.options(environment)?;
     let (runtime, hints) = start(store, choice, given, host, environment).await?;
-    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime).await).await?);
+    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime, http).await).await?);
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);

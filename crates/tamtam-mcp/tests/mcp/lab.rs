@@ -33,29 +33,29 @@ pub(crate) fn tests() -> PathBuf {
 }
 
 /// A server that is a program of node.
-pub(crate) fn node(name: &str, script: &Path) -> ServerConfig {
+pub(crate) fn node(name: &str, script: &Path, arguments: &[&str]) -> ServerConfig {
     let environment = tamtam_mcp::well_known(std::env::vars_os());
     ServerConfig::stdio(name, "node")
-        .arguments([script.to_str().unwrap()])
+        .arguments([script.to_str().unwrap()].iter().chain(arguments).copied())
         .environment(environment)
         .start_limit(PATIENCE)
 }
 
-/// `server-everything`, as npm has it.
-pub(crate) fn everything(name: &str) -> ServerConfig {
-    let script = tests().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+/// A server that others wrote, as npm has it, with these arguments.
+pub(crate) fn npm(name: &str, package: &str, arguments: &[&str]) -> ServerConfig {
+    let script = tests().join("npm/node_modules/@modelcontextprotocol").join(package).join("dist/index.js");
     assert!(script.exists(), "the servers of others are missing: (cd crates/tamtam-mcp/tests/npm && npm ci)");
-    let config = node(name, &script);
-    let arguments: Vec<_> = config.program.arguments.iter().cloned().chain(["stdio".to_owned()]).collect();
-    config.arguments(arguments)
+    node(name, &script, arguments)
+}
+
+/// `server-everything` on its standard input and output.
+pub(crate) fn everything(name: &str) -> ServerConfig {
+    npm(name, "server-everything", &["stdio"])
 }
 
 /// The hostile server in one of its modes. Its starts are counted in `starts`.
 pub(crate) fn hostile(name: &str, mode: &str, starts: &Path) -> ServerConfig {
-    let config = node(name, &tests().join("hostile.mjs"));
-    let more = [mode.to_owned(), starts.to_str().unwrap().to_owned()];
-    let arguments: Vec<_> = config.program.arguments.iter().cloned().chain(more).collect();
-    config.arguments(arguments)
+    node(name, &tests().join("hostile.mjs"), &[mode, starts.to_str().unwrap()])
 }
 
 impl Lab {

@@ -21,7 +21,7 @@ fn read_texts(back: ReasoningBack, events: &[String]) -> (Result<ModelAnswer, Mo
     let mut reading = wire::Reading::new(&endpoint, &Request::new(History::default()), &mut push);
     let mut failed = None;
     for event in events {
-        if let Err(error) = reading.event(&Event { name: String::new(), data: event.clone() }) {
+        if let Err(error) = reading.event(&Event { data: event.clone(), ..Event::default() }) {
             failed = Some(error);
             break;
         }

@@ -20,7 +20,7 @@ fn read_as(reasoning: ReasoningBack, chunks: &[&str]) -> (Result<ModelAnswer, Mo
     let mut reading = wire::Reading::new(&endpoint, &Request::new(History::default()), &mut push);
     let mut failed = None;
     for chunk in chunks {
-        let event = Event { name: String::new(), data: (*chunk).to_owned() };
+        let event = Event { data: (*chunk).to_owned(), ..Event::default() };
         if let Err(error) = reading.event(&event) {
             failed = Some(error);
             break;

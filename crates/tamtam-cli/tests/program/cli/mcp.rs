@@ -55,7 +55,7 @@ fn servers_are_added_listed_and_checked() {
         &std::fs::metadata(lab.path("home/.config/tamtam/mcp.json")).unwrap().permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
-    lab.put("work/opencode.json", r#"{"mcp": {"far": {"type": "remote", "url": "https://x"}}}"#);
+    lab.put("work/opencode.json", r#"{"mcp": {"far": {"type": "remote", "url": "https://u:CANARY@x/mcp?key=CANARY"}, "old": {"type": "sse", "url": "https://x"}}}"#);
     lab.put(
         "work/.codex/config.toml",
         "[mcp_servers.broken]\ncommand = \"node\"\nargs = [\"-e\", \"process.exit(3)\"]\n",
@@ -64,9 +64,13 @@ fn servers_are_added_listed_and_checked() {
     let listed = lab.run(&["mcp", "list"]).stdout;
     assert!(listed.contains(&format!("odd  node {script} odd  (")), "{listed}");
     assert!(listed.contains("broken  node -e process.exit(3)  (.codex/config.toml)"), "{listed}");
-    assert!(listed.contains("not used: opencode.json: the MCP server far: it speaks HTTP"), "{listed}");
+    assert!(listed.contains("far  https://x/mcp  (opencode.json)"), "{listed}");
+    assert!(
+        listed.contains("not used: opencode.json: the MCP server old: its transport \"sse\" is not spoken"),
+        "{listed}"
+    );
     let lines = lab.run(&["mcp", "list", "--json"]);
-    assert!(lines.lines().len() == 2 && !lines.stdout.contains("CANARY"), "{}", lines.stdout);
+    assert!(lines.lines().len() == 3 && !lines.stdout.contains("CANARY"), "{}", lines.stdout);
     let odd = lab.run(&["mcp", "check", "odd"]);
     assert_eq!(odd.code, 0, "{}", odd.stderr);
     assert!(
@@ -79,4 +83,36 @@ fn servers_are_added_listed_and_checked() {
     let broken = all.lines().into_iter().find(|line| line["name"] == "broken").unwrap();
     assert!(broken["error"].as_str().unwrap().contains("its process ended (exit status: 3)"), "{broken}");
     assert_eq!(lab.run(&["mcp", "check", "none"]).code, 2);
+}
+
+/// A server at an address is added with a header from a variable, checked, and used by a run; what is printed has no value of a header.
+#[test]
+fn a_server_at_an_address_is_added_and_used() {
+    let lab = Lab::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tamtam-mcp/tests/hostile_http.mjs");
+    let mut server = std::process::Command::new("node")
+        .args([script, "guarded"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut said).unwrap();
+    let url = format!("http://127.0.0.1:{}/mcp", said.trim().strip_prefix("port ").unwrap());
+    let half = lab.run(&["mcp", "add", "web", "--header", "Authorization=x", "--", "node"]);
+    assert_eq!(half.code, 2, "a header needs an address");
+    let add = ["mcp", "add", "web", "--url", &url, "--header", "Authorization=Bearer ${WEB_TOKEN:-sk-CANARY-right}"];
+    assert_eq!(lab.run(&add).code, 0);
+    let checked = lab.run(&["mcp", "check"]);
+    assert!(checked.stdout.starts_with("web  6 tools  (guarded 1, MCP 2025-06-18)\n"), "{}", checked.stdout);
+    let listed = lab.run(&["mcp", "list", "--json"]);
+    assert_eq!(listed.lines()[0]["headers"], json!(["Authorization"]));
+    let model = lab.script(json!([{"calls": [{"name": "mcp_web_echo", "input": {"a": 1}}]}, "Done."]));
+    let ran = lab.run(&["run", "--permission", "auto", "--json", "--model", &model, "go"]);
+    assert!(ran.code == 0 && ran.stdout.contains(r#"{\"a\":1}"#), "{} {}", ran.stdout, ran.stderr);
+    for output in [&checked.stdout, &listed.stdout, &ran.stdout, &ran.stderr] {
+        assert!(!output.contains("CANARY"), "{output}");
+    }
+    drop(server.stdin.take());
+    server.wait().unwrap();
 }
