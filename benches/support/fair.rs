@@ -11,8 +11,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, ModelRef, Runtime, Session, Steering,
-    model::{AnswerPart, BoxFuture, Deltas, Item, Model, ModelAnswer, ModelError, Part, Request},
+    Delivery, ModelRef, Part, Runtime, Session, Steering,
+    model::{AnswerPart, BoxFuture, Deltas, Item, Model, ModelAnswer, ModelError, Request},
     runtime::Passivation,
     session::Finish,
     tool::{Tool, ToolContext, ToolResult},
@@ -170,7 +170,7 @@ pub async fn fair() {
                 println!("r: steered for {steering:.1?}, {bytes} bytes written in {:.1?}", written.elapsed());
             }
             if which == 2 {
-                spin.abort().await.unwrap();
+                spin.abort("measured").await.unwrap();
             }
         }
     }

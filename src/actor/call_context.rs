@@ -101,6 +101,7 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
         }
         // The node goes with the end of the call.
         let (Some(node), Some(shared)) = (node.upgrade(), slot.shared()) else { return };
+        node.node().lives();
         let (title, metadata) = (title.map(|title| filters.text(title)), filters.json(metadata));
         let sub = counter.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if let Some(title) = title.as_ref().filter(|_| shared.tree_shows_arguments) {
@@ -112,6 +113,7 @@ fn progress(post: &WorkerContext, node: &Arc<WorkerNode>) -> Progress {
     });
     report.with_tree(move |words| {
         if let Some(node) = in_tree.upgrade() {
+            node.node().lives();
             node.doing(words);
         }
     })

@@ -1,10 +1,16 @@
 //! The joint between the runtime's spans and a host's tracing system ([`TraceLink`]).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Weak,
+};
 
 use tracing::Span;
 
-use crate::words::{ids::Seq, trace::TraceContext};
+use crate::{
+    supervisor::NodeState,
+    words::{ids::Seq, trace::TraceContext},
+};
 
 /// Joins the runtime's spans with the traces of a host's tracing system. The library itself knows only [`tracing`](Span).
 ///
@@ -26,16 +32,18 @@ pub(crate) struct TurnSpan {
     pub(crate) span: Span,
 }
 
-/// The span that a piece of work runs in, and the trace that it carries on.
+/// The span that a piece of work runs in, the trace that it carries on, and its node.
 #[derive(Clone)]
 pub(crate) struct Traced {
     pub(crate) span: Span,
     pub(crate) context: Option<TraceContext>,
+    /// The node of the work, which goes with the work.
+    pub(crate) node: Weak<NodeState>,
 }
 
 impl Default for Traced {
     fn default() -> Traced {
-        Traced { span: Span::none(), context: None }
+        Traced { span: Span::none(), context: None, node: Weak::new() }
     }
 }
 

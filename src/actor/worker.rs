@@ -189,6 +189,7 @@ async fn make(
     let mut sub = 0;
     let is_shown = !post.shared.hooks.see_answers();
     let mut deltas = |delta: Delta| {
+        post.lives();
         let mut arrived = arrived.lock();
         let kind = match delta {
             Delta::Text(text) => {

@@ -55,6 +55,13 @@ impl WorkerContext {
         self.slot.show(event);
     }
 
+    /// Notes on the node of the work that it lives.
+    pub(crate) fn lives(&self) {
+        if let Some(node) = self.traced.node.upgrade() {
+            node.lives();
+        }
+    }
+
     /// The way back to the session, for code of the host that may keep it.
     pub(crate) fn session_ref(&self) -> SessionRef {
         SessionRef::new(self.slot.clone())

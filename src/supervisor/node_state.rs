@@ -200,6 +200,12 @@ impl NodeState {
         words.in_hand = None;
     }
 
+    /// Notes a sign of life of work that has no messages: a piece of an answer, a report of progress.
+    pub(crate) fn lives(&self) {
+        let mut words = self.words();
+        words.handled = words.handled.saturating_add(1);
+    }
+
     /// What it is doing, and for how long.
     pub(crate) fn in_hand(&self) -> Option<(&'static str, Duration)> {
         self.words().in_hand.map(|(what, since)| (what, since.elapsed()))

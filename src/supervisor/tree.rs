@@ -78,7 +78,7 @@ pub struct Node {
     /// How long ago that was, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_exit_ms: Option<u64>,
-    /// Messages handled, in all incarnations.
+    /// Messages handled, in all incarnations; of a request or a call its signs of life, such as the pieces of its answer.
     pub handled: u64,
     /// How much waits in its queue.
     pub queue: u64,

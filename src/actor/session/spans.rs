@@ -132,7 +132,7 @@ impl Spans {
         // Without a link, what came in goes on as it is.
         let handed_on = || state.turn.as_ref().and_then(|turn| turn.trace.as_deref().cloned());
         let context = own.or_else(handed_on);
-        Traced { span, context }
+        Traced { span, context, ..Traced::default() }
     }
 
     fn open(&mut self, ticket: Seq, span: Span, now: Millis) -> Option<u64> {

@@ -97,7 +97,7 @@ impl Live {
     }
 
     fn start_request(&mut self, ticket: Seq) {
-        let post = self.post_in_span(ticket);
+        let mut post = self.post_in_span(ticket);
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let model = open.model.clone();
         let tools = self.tools.clone();
@@ -108,6 +108,7 @@ impl Live {
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
         let node = self.shared.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
+        post.traced.node = Arc::downgrade(node.node());
         let Some(worker) = RequestWorker::start(post, model, request, (self.state.settings.clone(), tools), node)
         else {
             return;
