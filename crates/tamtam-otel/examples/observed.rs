@@ -4,16 +4,15 @@
 //! cargo run -p tamtam-otel --example observed -- http://127.0.0.1:4318
 //! ```
 //!
-//! Runs three turns on a scripted model: one with two calls and a task, whose actor crashes in between; one that is retried; one that
-//! fails. Then it prints what Prometheus would read. Without an address nothing is exported.
+//! Runs two turns on a scripted model: one with two calls and a task, whose actor crashes in between, and one that fails. Then it prints what Prometheus would read. Without an address nothing is exported.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tamtam::{
-    Message, Runtime, SessionOptions,
-    model::{ErrorKind, HttpClient, HttpOptions, ModelError, Reply, Scripted, Usage},
+    Message, Part, Runtime, SessionOptions,
+    model::{ErrorKind, HttpClient, HttpOptions, Item, ModelError, Reply, Scripted, Usage},
     permission::Profile,
     session::{Labels, TraceContext},
     tool::{self, NoArguments, ToolContext, ToolResult},
@@ -38,14 +37,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let task = json!({ "description": "look", "prompt": "find it", "subagent_type": "general" });
     let used = |reply: Reply| reply.with_usage(Usage::new(1_000, 20));
     let model = Arc::new(Scripted::from_fn(move |request| {
-        let (told, answers) = (tamtam::model::transcript(request), request.history.iter().count());
-        let busy = || ModelError::new(ErrorKind::Overloaded, "a canary of an error").with_status(529);
-        used(match told.as_str() {
-            told if told.contains("find it") && !told.contains("a canary of a prompt") => Reply::text("found"),
-            told if told.contains("retry") && !told.contains("again") => Reply::error(busy()),
-            told if told.contains("fail") => Reply::error(ModelError::new(ErrorKind::InvalidRequest, "no")),
-            _ if answers == 1 => Reply::call("look", json!({})).with_call("look", json!({})),
-            _ if answers == 4 => Reply::call("task", task.clone()),
+        let first = match request.history.iter().next().map(AsRef::as_ref) {
+            Some(Item::User(message)) => match message.parts.first() {
+                Some(Part::Text(text)) => text.text.as_str(),
+                _ => "",
+            },
+            _ => "",
+        };
+        used(match (first, request.history.iter().count()) {
+            ("fail", _) => Reply::error(ModelError::new(ErrorKind::InvalidRequest, "a canary of an error")),
+            ("find it", _) => Reply::text("found"),
+            (_, 1) => Reply::call("look", json!({})).with_call("look", json!({})),
+            (_, 4) => Reply::call("task", task.clone()),
             _ => Reply::text("a canary of an answer").waiting(Duration::from_millis(300)),
         })
     }));
@@ -59,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let trace = TraceContext::new("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None)?;
     let receipt = session.send(Message::user("a canary of a prompt").in_trace(trace), Default::default()).await?;
     // The last request takes 300 ms; meanwhile the session's actor crashes, and the turn goes on.
-    while runtime.counters().tasks == 0 || runtime.count().requests == 0 || runtime.counters().steps < 4 {
+    while runtime.counters().steps < 4 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     runtime.operate().crash(session.id().as_str(), "a drill")?;
