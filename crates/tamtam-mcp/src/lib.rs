@@ -24,7 +24,7 @@
 //! Everything that a server says is data of a stranger: `docs/MCP.md` says what a hostile server can and cannot do. The files, in the
 //! order in which a call meets them: `tool` (what the model sees), `server` (what all users of one server share), `life` (its actor),
 //! `connection` (requests and their answers), `stdio` with `wire` (lines in and out of a process) or `http` (requests to an address),
-//! `intake` (what comes back), `ask` (questions of the server), `content` (its result). `hello` opens a connection, `offer` judges what a server lists, `files` reads the configurations of other programs.
+//! `intake` (what comes back), `ask` (questions of the server), `content` (its result). `hello` opens a connection, `offer` judges what a server lists, `search` finds tools of which there are many, `files` reads the configurations of other programs.
 //!
 //! A change must keep this: each buffer, list and wait that a server can fill has a bound; nothing that a server says decides what a
 //! call may do, unless the host says so ([`Hints::Believed`]); no process is started for a session.
@@ -40,6 +40,7 @@ mod intake;
 mod life;
 mod message;
 mod offer;
+mod search;
 mod server;
 mod servers;
 mod stdio;
