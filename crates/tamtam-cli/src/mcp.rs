@@ -28,7 +28,7 @@ use super::{
     failure::{Exit, Failure},
     models, named_file,
     network::NetworkArguments,
-    print,
+    print, serve,
     trust::{MCP, Project, Trust},
 };
 
@@ -170,6 +170,7 @@ pub(super) async fn mcp(command: McpCommand, environment: &Environment) -> Resul
         McpCommand::List(given) => list(&given, environment),
         McpCommand::Check(given) => check(&given, environment).await,
         McpCommand::Add(given) => add(&given, environment),
+        McpCommand::Serve(given) => serve::over_mcp(*given, environment).await,
     }
 }
 

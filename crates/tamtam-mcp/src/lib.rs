@@ -26,6 +26,8 @@
 //! `connection` (requests and their answers), `stdio` with `wire` (lines in and out of a process) or `http` (requests to an address),
 //! `intake` (what comes back), `ask` (questions of the server), `content` (its result). `hello` opens a connection, `offer` judges what a server lists, `search` finds tools of which there are many, `files` reads the configurations of other programs.
 //!
+//! The other way round, [`SessionTools`] makes the sessions of a runtime the tools of a server, for clients that others wrote.
+//!
 //! A change must keep this: each buffer, list and wait that a server can fill has a bound; nothing that a server says decides what a
 //! call may do, unless the host says so ([`Hints::Believed`]); no process is started for a session.
 
@@ -43,6 +45,7 @@ mod offer;
 mod search;
 mod server;
 mod servers;
+mod session_tools;
 mod stdio;
 mod tail;
 mod text;
@@ -54,3 +57,4 @@ pub use files::{BadFile, Dialect, Skipped, read};
 pub use offer::Refused;
 pub use server::{Phase, ServerFigures};
 pub use servers::{Listed, Servers};
+pub use session_tools::SessionTools;
