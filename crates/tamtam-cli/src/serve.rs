@@ -125,7 +125,7 @@ async fn started(given: &TurnArguments, environment: &Environment) -> Result<Sta
     let http = turn.model.network.options(environment)?;
     let runtime = builder(store, choice, &turn, host, environment).start().await?;
     match servers.offer(&runtime, http).await {
-        Ok(notes) => notes.iter().for_each(|why| note(why)),
+        Ok((_, notes)) => notes.iter().for_each(|why| note(why)),
         Err(error) => {
             drop(runtime.shutdown().await);
             return Err(error);

@@ -12,8 +12,9 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use serde_json::json;
 use tamtam::{
-    Runtime,
+    Message, Runtime,
     model::HttpOptions,
     runtime::StartError,
     supervisor::AdminError,
@@ -25,6 +26,7 @@ use crate::{
     config::{BadConfig, ServerConfig},
     life::{self, Means},
     offer::{Offered, Refused},
+    references::{self, BadReference},
     search::ToolSearch,
     server::{Server, ServerFigures},
     tool::McpTool,
@@ -172,6 +174,37 @@ impl Servers {
         while changes.changed().await.is_ok() {
             drop(self.offer(runtime));
         }
+    }
+
+    /// A person's message with what it takes from the servers. Each resource that it names as `@SERVER:URI` follows as a part of its own,
+    /// fenced: 8 at most, of 64 KiB each. A text that begins with `/mcp_SERVER_PROMPT` and `name=value` for its arguments is replaced by
+    /// that prompt. A name of no server is a word like any other. Starts a server that sleeps.
+    ///
+    /// For the words of people: no rule of a session is asked whether a resource may be read. Dropping the future withdraws the requests.
+    ///
+    /// # Errors
+    /// [`BadReference`] names what the server did not give, and why; nothing of the message should be sent then.
+    pub async fn expanded(&self, message: Message) -> Result<Message, BadReference> {
+        let find = |name: &str| self.servers.iter().find(|server| server.config.name.eq_ignore_ascii_case(name));
+        let text = message.text();
+        if let Some(called) = references::called(&text) {
+            let called = called?;
+            let what = format!("/mcp_{}_{}", called.server, called.prompt);
+            let server =
+                find(&called.server).ok_or_else(|| BadReference::new(&what, "there is no MCP server of this name"))?;
+            let params = json!({ "name": called.prompt, "arguments": called.arguments });
+            let answer = server.fetch("prompts/get", &params).await.map_err(|why| BadReference::new(&what, why))?;
+            return references::prompted(message, &called, &answer);
+        }
+        let mut message = message;
+        for named in references::named(&text, |name| find(name).is_some())? {
+            let what = format!("@{}:{}", named.server, named.uri);
+            let Some(server) = find(&named.server) else { continue };
+            let answer = server.fetch("resources/read", &json!({ "uri": named.uri })).await;
+            let parts = references::resource(&named, &answer.map_err(|why| BadReference::new(&what, why))?)?;
+            message = parts.into_iter().fold(message, Message::with_part);
+        }
+        Ok(message)
     }
 
     /// Counts the changes of what the servers offer: a receiver sees each one, or a later one.

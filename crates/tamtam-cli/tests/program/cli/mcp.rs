@@ -173,3 +173,31 @@ fn sessions_are_tools_for_a_client_that_others_wrote() {
     assert_eq!(std::fs::read_to_string(lab.work("a.txt")).unwrap(), "x");
     assert_eq!(lab.processes_that(|line| line.contains("mcp serve")), 0);
 }
+
+/// A prompt of `run` takes resources and prompts from servers; where a server does not give them, nothing is said and the error names
+/// them.
+#[test]
+fn a_prompt_takes_resources_and_prompts_from_servers() {
+    let lab = Lab::new();
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../tamtam-mcp/tests/npm/node_modules/@modelcontextprotocol");
+    let script = format!("{packages}/server-everything/dist/index.js");
+    let none = lab.run(&["run", "--model", &lab.script(json!(["Done."])), "/mcp_every_args-prompt city=Paris"]);
+    assert!(
+        none.code == 1 && none.error().contains("there is no MCP server: see `tamtam mcp list`"),
+        "{}",
+        none.stderr
+    );
+    assert_eq!(lab.run(&["mcp", "add", "every", "--", "node", &script, "stdio"]).code, 0);
+    let model = lab.script(json!(["Done."]));
+    let run = |id: &str, prompt: &str| lab.run(&["run", "--session", id, "--model", &model, prompt]);
+    assert_eq!(run("one", "Read @every:demo://resource/dynamic/text/3, please.").code, 0);
+    assert!(format!("{:?}", lab.tape("one")).contains("Resource 3: This is a plaintext resource"));
+    assert_eq!(run("two", "/mcp_every_args-prompt city=Paris").code, 0);
+    assert!(format!("{:?}", lab.tape("two")).contains("What's weather in Paris?"));
+    let bad = run("three", "/mcp_every_no-such");
+    assert!(
+        bad.code == 1 && bad.error().contains("/mcp_every_no-such: the MCP server every refused"),
+        "{}",
+        bad.stderr
+    );
+}
