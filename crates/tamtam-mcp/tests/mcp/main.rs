@@ -3,6 +3,7 @@
 //! for what stays behind. Every tape is replayed at the end of its test, with no server there.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod conformance;
 mod deferred;
 mod everything;
 mod hostile;
