@@ -23,6 +23,7 @@ pub(crate) mod files;
 mod mode;
 pub(crate) mod partial_json;
 mod question;
+pub(crate) mod search;
 mod threads;
 pub(crate) mod todo;
 mod toolbox;
@@ -57,6 +58,7 @@ pub(crate) use mode::{Entered, Mode, Modes};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;
 pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};
+pub use search::TOOL_SEARCH;
 pub(crate) use threads::Threads;
 pub use todo::{Todo, TodoPriority, TodoStatus};
 pub use toolbox::Toolbox;
@@ -192,6 +194,17 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Whether a model is told of the tool only once it was found, for tools of which a host has many: the descriptions of all of them
+    /// would fill each request. A call of such a tool is judged and carried out as any other.
+    ///
+    /// A tool of the host's finds them: what a good result of a tool called [`TOOL_SEARCH`] has in its details as `found`, a list of at
+    /// most 32 names, is offered from the next request of that session on, behind the other tools and in the order in which they were
+    /// found, 256 at most. The rules, the agent and a message take tools out of these as of all others. The result is on the tape, so a
+    /// replay and a new incarnation know what was found. `false` by default.
+    fn deferred(&self) -> bool {
+        false
+    }
+
     /// How long one call may take. A call that takes longer is stopped and answered with an error.
     fn limit(&self, _arguments: &Value) -> Duration {
         CALL_LIMIT
@@ -294,6 +307,7 @@ pointers!(Tool {
     fn effect(&self) -> Effect;
     fn parallel(&self) -> bool;
     fn answers_at_once(&self) -> bool;
+    fn deferred(&self) -> bool;
     fn limit(&self, arguments: &Value) -> Duration;
     fn output(&self) -> truncate::CutLimits;
     fn access(&self, arguments: &Value) -> Vec<Access>;

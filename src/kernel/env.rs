@@ -51,10 +51,11 @@ pub(crate) struct Env<'a> {
     pub jitter: f64,
 }
 
-/// The size of the tools in a request, in estimated tokens.
+/// The size of the tools in a request, in estimated tokens, without those that must be found first.
 #[must_use]
 pub(crate) fn tools_tokens(toolbox: &Toolbox) -> u64 {
-    of_text(&String::from_utf8_lossy(&toolbox.told()))
+    let now = toolbox.without_deferred();
+    of_text(&String::from_utf8_lossy(&now.told()))
 }
 
 /// The windows and prices of models. Pure: within one runtime the same name always gives the same answer.

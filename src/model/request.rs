@@ -102,13 +102,16 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON schema of its arguments.
     pub schema: Value,
+    /// Whether a session's model is told of it only once it was found ([`Tool::deferred`](crate::tool::Tool::deferred)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deferred: bool,
 }
 
 impl ToolSpec {
     /// A tool with that name, its description, and the JSON schema of its arguments.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> ToolSpec {
-        ToolSpec { name: name.into(), description: description.into(), schema }
+        ToolSpec { name: name.into(), description: description.into(), schema, deferred: false }
     }
 }
 

@@ -106,7 +106,7 @@ impl Profile {
     #[must_use]
     pub fn ruleset(self) -> Ruleset {
         use Action::{Allow, Ask, Deny};
-        // read, to-do list and skill, edit, command, confined command, outside, doom loop, protected, others
+        // read with to-do list, skill and tool search, edit, command, confined command, outside, doom loop, protected, others
         let [read, edit, command, confined, outside, doom_loop, protected, others] = match self {
             Profile::Strict => [Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask],
             Profile::Ask => [Allow, Ask, Ask, Allow, Ask, Ask, Ask, Ask],
@@ -123,6 +123,8 @@ impl Profile {
             // A session's own list: to note something there reaches nothing else.
             Rule::new("todo", "*", read),
             Rule::new("skill", "*", read),
+            // What a search finds is judged when it is called.
+            Rule::new("tool_search", "*", read),
             Rule::new("edit", "**", edit),
             Rule::new("external_directory", "*", outside),
             Rule::new("doom_loop", "*", doom_loop),

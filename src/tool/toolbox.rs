@@ -59,7 +59,8 @@ impl Known {
         let aliases = tool.aliases().iter().map(|alias| (*alias).to_owned()).collect();
         let mut schema = tool.schema();
         let too_deep = depth::bound(&mut schema).is_err();
-        let spec = ToolSpec { name: tool.name().to_owned(), description: tool.description().to_owned(), schema };
+        let mut spec = ToolSpec::new(tool.name(), tool.description(), schema);
+        spec.deferred = tool.deferred();
         let (effect, parallel, at_once) = (tool.effect(), tool.parallel(), tool.answers_at_once());
         Known {
             permissions: tool.permissions(),
@@ -167,6 +168,14 @@ impl Toolbox {
         Toolbox { tools, said: OnceLock::new(), twice }
     }
 
+    /// The same set without the tools that must be found first.
+    pub(crate) fn without_deferred(&self) -> Toolbox {
+        match self.tools.values().any(|known| known.spec.deferred) {
+            true => self.without(|name| self.tools.get(name).is_some_and(|known| known.spec.deferred)),
+            false => self.clone(),
+        }
+    }
+
     /// The same set with more tools.
     pub(crate) fn with_all(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Toolbox {
         let mut all = self.clone();
@@ -202,7 +211,7 @@ impl Toolbox {
     pub(crate) fn spec_without(&self, spec: &ToolSpec, denied: &[&str]) -> ToolSpec {
         let Some(known) = self.tools.get(&spec.name).filter(|_| !denied.is_empty()) else { return spec.clone() };
         let (description, schema) = known.tool.told_without(denied);
-        ToolSpec { name: spec.name.clone(), description, schema }
+        ToolSpec { description, schema, ..spec.clone() }
     }
 
     /// Of each tool, by its name, the permissions by which the rules mask it ([`Tool::permissions`]). Of each choice of a tool, by the

@@ -5,7 +5,8 @@
 #   tests/mutations/run.sh NAME…      only those, by file name without .patch
 #
 # A patch may begin with a line that says who is to notice, and no other tests run then: `# caught by: it FILTER…` names tests of
-# tests/it, `program FILTER…` those of the program's crate, and `lib FILTER…` those beside the code. Without one it is the core's tests and the simulator, beside the code too.
+# tests/it, `program FILTER…` those of the program's crate, `mcp FILTER…` those of the client of MCP (npm ci in its tests/npm first), and
+# `lib FILTER…` those beside the code. Without one it is the core's tests and the simulator, beside the code too.
 # Ends 0 where every mutation is caught, 1 where one is missed, 2 where a patch does not apply or does not build.
 # CARGO names another cargo; TAMTAM_SIM_SCHEDULES how many schedules the simulator plays each time (600 by default).
 set -euo pipefail
@@ -24,13 +25,14 @@ trap 'rm -rf "$root/target/mutations"' EXIT
 (cd "$root" && tar --exclude=./target --exclude=./.git -cf - .) | tar -xmf - -C "$copy"   # new times: what an earlier run built is stale
 cd "$copy"
 
-# Prints the names of the tests that failed, of those tests: `it`, `program` or `lib`, and what their names contain.
+# Prints the names of the tests that failed, of those tests: `it`, `program`, `mcp` or `lib`, and what their names contain.
 failed_tests() {
     # One package alone: the others would only be built again each time.
     local log=$copy/../log target
     case $1 in
         lib) target="-p tamtam --lib" ;;
         program) target="-p tamtam-cli --test program" ;;
+        mcp) target="-p tamtam-mcp --test mcp" ;;
         *) target="-p tamtam --test $1" ;;
     esac
     shift

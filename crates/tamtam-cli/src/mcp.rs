@@ -28,7 +28,7 @@ use super::{
     failure::{Exit, Failure},
     models, named_file,
     network::NetworkArguments,
-    print,
+    print, serve,
     trust::{MCP, Project, Trust},
 };
 
@@ -105,10 +105,14 @@ impl Configured {
     }
 
     /// Starts the servers in a runtime, and offers their tools to its sessions, also when they change. A server that does not start,
-    /// and a tool that is not offered, is a line of what is returned. Starts nothing, and waits for nothing, without a server.
-    pub(super) async fn offer(self, runtime: &Runtime, http: HttpOptions) -> Result<Vec<String>, Failure> {
+    /// and a tool that is not offered, is a line of what is returned, beside the servers. Starts nothing, and waits for nothing, without a server.
+    pub(super) async fn offer(
+        self,
+        runtime: &Runtime,
+        http: HttpOptions,
+    ) -> Result<(Option<Servers>, Vec<String>), Failure> {
         if self.servers.is_empty() {
-            return Ok(Vec::new());
+            return Ok((None, Vec::new()));
         }
         let servers = started(self.servers.into_iter().map(|(server, _)| server), runtime, http).await?;
         let listed = servers.list().await;
@@ -119,10 +123,10 @@ impl Configured {
             format!("not used: {count} tools of the MCP server {server}: see `tamtam mcp check {server}`")
         });
         let notes = errors.chain(refused).collect();
-        let runtime = runtime.clone();
+        let (runtime, kept) = (runtime.clone(), servers.clone());
         // It holds the runtime, which each command shuts down; the task ends with the process.
-        tokio::spawn(async move { servers.keep_offered(&runtime).await });
-        Ok(notes)
+        tokio::spawn(async move { kept.keep_offered(&runtime).await });
+        Ok((Some(servers), notes))
     }
 }
 
@@ -170,6 +174,7 @@ pub(super) async fn mcp(command: McpCommand, environment: &Environment) -> Resul
         McpCommand::List(given) => list(&given, environment),
         McpCommand::Check(given) => check(&given, environment).await,
         McpCommand::Add(given) => add(&given, environment),
+        McpCommand::Serve(given) => serve::over_mcp(*given, environment).await,
     }
 }
 

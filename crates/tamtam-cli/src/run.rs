@@ -70,7 +70,7 @@ pub(super) async fn run(given: RunArguments, environment: &Environment) -> Resul
         if text.trim().is_empty() && given.file.is_empty() {
             return Err(Failure::usage("the prompt is empty: say what to do"));
         }
-        if text.starts_with('/') && given.file.is_empty() {
+        if is_command(&text) && given.file.is_empty() {
             return Ok((
                 open::for_run(&given, Said { text: &text, may_be_command: true }, environment).await?,
                 Prompt::Command(text),
@@ -81,7 +81,9 @@ pub(super) async fn run(given: RunArguments, environment: &Environment) -> Resul
             prompt = prompt.with_part(attach::part(path)?);
         }
         let said = Said { text: &text, may_be_command: false };
-        Ok((open::for_run(&given, said, environment).await?, Prompt::Message(Box::new(prompt))))
+        let opened = open::for_run(&given, said, environment).await?;
+        let prompt = expanded(&opened, prompt).await?;
+        Ok((opened, Prompt::Message(Box::new(prompt))))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
     let door = door(&opened, given.listen.as_deref(), environment, json).await?;
@@ -96,16 +98,37 @@ pub(super) async fn resume(given: ResumeArguments, environment: &Environment) ->
         if text.trim().is_empty() && !given.prompt.is_empty() {
             return Err(Failure::usage("the prompt is empty: say what to do, or leave it out"));
         }
-        let opened = open::for_resume(&given, Said { text: &text, may_be_command: true }, environment).await?;
-        let prompt = match text.starts_with('/') {
+        let may_be_command = is_command(&text);
+        let opened = open::for_resume(&given, Said { text: &text, may_be_command }, environment).await?;
+        let prompt = match may_be_command {
             true => Prompt::Command(text),
-            false => Prompt::Message(Box::new(Message::user(text))),
+            false => Prompt::Message(Box::new(expanded(&opened, Message::user(text)).await?)),
         };
         Ok((opened, (!given.prompt.is_empty()).then_some(prompt)))
     };
     let (opened, prompt) = begin.await.map_err(|failure| not_begun(failure, json))?;
     let door = door(&opened, given.listen.as_deref(), environment, json).await?;
     drive(opened, prompt, json, door).await
+}
+
+/// Whether a prompt is a command of the program's: it begins with `/`, and is no prompt of an MCP server.
+fn is_command(text: &str) -> bool {
+    text.starts_with('/') && !text.starts_with(OF_A_SERVER)
+}
+
+/// What a prompt of an MCP server begins with.
+const OF_A_SERVER: &str = "/mcp_";
+
+/// A prompt with what it takes from MCP servers. If a server does not give it, nothing is said, and the runtime is shut down.
+async fn expanded(opened: &Opened, prompt: Message) -> Result<Message, Failure> {
+    let expanded = match &opened.servers {
+        Some(servers) => servers.expanded(prompt).await.map_err(|bad| bad.to_string()),
+        None if prompt.text().starts_with(OF_A_SERVER) => {
+            Err("there is no MCP server: see `tamtam mcp list`".to_owned())
+        }
+        None => return Ok(prompt),
+    };
+    open::or_shut_down(&opened.runtime, expanded.map_err(Failure::failed)).await
 }
 
 /// Tells a program why the command did not begin. A person reads it on stderr.
@@ -135,7 +158,7 @@ async fn door(
 }
 
 async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool, door: Option<Door>) -> Result<Exit, Failure> {
-    let Opened { runtime, session, mut events, hints, asked, opened, used, trust, not_read } = opened;
+    let Opened { runtime, session, mut events, hints, asked, opened, used, trust, not_read, .. } = opened;
     let (id, has_prompt) = (session.id().clone(), prompt.is_some());
     let shown = open::or_shut_down(&runtime, screen(json).map_err(|error| failed_to_start(&error))).await;
     let (terminal, output) = shown.map_err(|failure| not_begun(failure, json))?;

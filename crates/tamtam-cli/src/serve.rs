@@ -1,4 +1,4 @@
-//! `tamtam serve`: the sessions of a store over HTTP, until a signal comes.
+//! `tamtam serve`: the sessions of a store over HTTP, until a signal comes. `tamtam mcp serve`: the same for one client of MCP.
 //!
 //! It serves on a Unix socket that only this user can open, or on an address. The one line on stdout says where, once requests are
 //! taken. Interrupted turns of the store go on by themselves. SIGTERM, SIGINT and SIGHUP let running turns finish (10 s at most), end
@@ -10,7 +10,8 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tamtam::{SessionOptions, permission::Profile};
+use tamtam::{Runtime, SessionOptions, permission::Profile};
+use tamtam_mcp::SessionTools;
 use tamtam_server::{Bound, Denied, NewSession, Server, ServerOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -37,34 +38,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Carries out `serve`.
 pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> Result<Exit, Failure> {
     let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
-    let store = config::store(environment, &given.turn)?;
-    let workspace = environment.workspace(given.turn.setup.workspace.as_deref())?;
-    let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
-    let (turn, _) = config.over(&given.turn, None);
-    let team = Team::load(&workspace, environment)?;
-    team.agent(turn.setup.agent.as_deref())?;
-    let choice = models::choose(&turn.model, None, environment).await?;
-    if let Some(why) = &choice.found {
-        note(&format!("model {} ({why})", choice.model));
-    }
-    config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
-    let sandbox = turn.setup.sandbox.sandbox(environment);
-    sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
-    let host = team.host(sandbox, rules::host(&config), environment);
-    let model = choice.model.to_string();
+    let Started { runtime, model, workspace } = started(&given.turn, environment).await?;
     let options = options(&given, model, workspace, environment);
-    // The user's own only: a client chooses the folder of its session, and the servers of one folder are not for another.
-    let servers = Configured::of_user(environment);
-    servers.not_used.iter().for_each(|why| note(why));
-    let http = turn.model.network.options(environment)?;
-    let runtime = builder(store, choice, &turn, host, environment).start().await?;
-    match servers.offer(&runtime, http).await {
-        Ok(notes) => notes.iter().for_each(|why| note(why)),
-        Err(error) => {
-            drop(runtime.shutdown().await);
-            return Err(error);
-        }
-    }
     let server = Server::new(runtime.clone()).with(options);
     let bound = match (given.addr, socket(&given, environment)) {
         (Some(address), _) => Bound::tcp(address, &server).await,
@@ -96,6 +71,67 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
         true => Ok(Exit::Done),
         false => Err(Failure::failed(format!("not all could be stopped: {leftover:?}"))),
     }
+}
+
+/// Carries out `mcp serve`: the same sessions for the one client on standard input and output, until its input ends or a signal comes.
+/// Turns that run then are interrupted, and go on with the next start.
+pub(super) async fn over_mcp(turn: TurnArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
+    let Started { runtime, workspace, .. } = started(&turn, environment).await?;
+    let surroundings = environment.clone();
+    let make = move || {
+        new_session(&NewSession::default(), &turn, &workspace, &surroundings).map_err(|failure| failure.message)
+    };
+    let tools = SessionTools::new(&runtime, make);
+    let served = tokio::select! {
+        served = tools.serve(tokio::io::stdin(), tokio::io::stdout()) => served,
+        () = signals.next() => Ok(()),
+    };
+    let leftover = runtime.shutdown().await;
+    served.map_err(|error| Failure::failed(format!("failed to serve the client: {error}")))?;
+    match leftover.is_empty() {
+        true => Ok(Exit::Done),
+        false => Err(Failure::failed(format!("not all could be stopped: {leftover:?}"))),
+    }
+}
+
+/// A runtime for clients, with what a new session needs to know.
+struct Started {
+    runtime: Runtime,
+    model: String,
+    workspace: PathBuf,
+}
+
+/// Starts the runtime of a store with the user's own servers of tools.
+async fn started(given: &TurnArguments, environment: &Environment) -> Result<Started, Failure> {
+    let store = config::store(environment, given)?;
+    let workspace = environment.workspace(given.setup.workspace.as_deref())?;
+    let config = Config::load(environment, &workspace, given.config.as_deref())?;
+    let (turn, _) = config.over(given, None);
+    let team = Team::load(&workspace, environment)?;
+    team.agent(turn.setup.agent.as_deref())?;
+    let choice = models::choose(&turn.model, None, environment).await?;
+    if let Some(why) = &choice.found {
+        note(&format!("model {} ({why})", choice.model));
+    }
+    config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
+    let sandbox = turn.setup.sandbox.sandbox(environment);
+    sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
+    let host = team.host(sandbox, rules::host(&config), environment);
+    let model = choice.model.to_string();
+    // The user's own only: a client chooses the folder of its session, and the servers of one folder are not for another.
+    let servers = Configured::of_user(environment);
+    servers.not_used.iter().for_each(|why| note(why));
+    let http = turn.model.network.options(environment)?;
+    let runtime = builder(store, choice, &turn, host, environment).start().await?;
+    match servers.offer(&runtime, http).await {
+        Ok((_, notes)) => notes.iter().for_each(|why| note(why)),
+        Err(error) => {
+            drop(runtime.shutdown().await);
+            return Err(error);
+        }
+    }
+    Ok(Started { runtime, model, workspace })
 }
 
 /// Where the socket is: the named place, else one in the folder that the system makes for this user while they are logged in.

@@ -15,7 +15,7 @@ use crate::{
 /// The version that has no handshake.
 pub(crate) const STATELESS: &str = "2026-07-28";
 /// The versions that are spoken with a handshake, newest first.
-const VERSIONS: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+pub(crate) const VERSIONS: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// How many pages of a list are read.
 const PAGES_MAX: usize = 64;
 /// How many tools are read of a list, offered or not.

@@ -24,7 +24,9 @@
 //! Everything that a server says is data of a stranger: `docs/MCP.md` says what a hostile server can and cannot do. The files, in the
 //! order in which a call meets them: `tool` (what the model sees), `server` (what all users of one server share), `life` (its actor),
 //! `connection` (requests and their answers), `stdio` with `wire` (lines in and out of a process) or `http` (requests to an address),
-//! `intake` (what comes back), `ask` (questions of the server), `content` (its result). `hello` opens a connection, `offer` judges what a server lists, `files` reads the configurations of other programs.
+//! `intake` (what comes back), `ask` (questions of the server), `content` (its result). `hello` opens a connection, `offer` judges what a server lists, `search` finds tools of which there are many, `references` reads what a person's message takes from servers, `files` reads the configurations of other programs.
+//!
+//! The other way round, [`SessionTools`] makes the sessions of a runtime the tools of a server, for clients that others wrote.
 //!
 //! A change must keep this: each buffer, list and wait that a server can fill has a bound; nothing that a server says decides what a
 //! call may do, unless the host says so ([`Hints::Believed`]); no process is started for a session.
@@ -40,8 +42,11 @@ mod intake;
 mod life;
 mod message;
 mod offer;
+mod references;
+mod search;
 mod server;
 mod servers;
+mod session_tools;
 mod stdio;
 mod tail;
 mod text;
@@ -51,5 +56,7 @@ mod wire;
 pub use config::{Address, BadConfig, Hints, Program, ServerConfig, Transport, well_known};
 pub use files::{BadFile, Dialect, Skipped, read};
 pub use offer::Refused;
+pub use references::BadReference;
 pub use server::{Phase, ServerFigures};
 pub use servers::{Listed, Servers};
+pub use session_tools::SessionTools;

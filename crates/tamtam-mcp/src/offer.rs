@@ -62,12 +62,19 @@ pub struct Refused {
     pub why: String,
 }
 
+impl Offered {
+    /// How much a model reads of it, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.name.len() + self.description.len() + self.schema.to_string().len()
+    }
+}
+
 /// Judges a list.
 pub(crate) fn offer(config: &ServerConfig, listed: &[Value]) -> Offer {
     let (mut offer, mut names, mut bytes) = (Offer::default(), BTreeSet::new(), 0);
     for tool in listed {
         let judged = one(config, tool).and_then(|offered| {
-            let size = offered.name.len() + offered.description.len() + offered.schema.to_string().len();
+            let size = offered.bytes();
             if offer.tools.len() >= config.tools_max {
                 return Err(format!("{} tools of the server are offered already", config.tools_max));
             }

@@ -244,6 +244,16 @@ impl Server {
         Err(CallError::Insatiable { server: self.config.name.clone() })
     }
 
+    /// Makes a request that is for no call, within the limit of one.
+    ///
+    /// Dropping the future withdraws the request.
+    pub(crate) async fn fetch(&self, method: &'static str, params: &Value) -> Result<Value, String> {
+        let user = self.user();
+        let answer = tokio::time::timeout(self.config.call_limit, self.request(method, params, None, &user)).await;
+        let answer = answer.map_err(|_| format!("the MCP server {} did not answer in time", self.config.name))?;
+        answer.map_err(|error| error.to_string())
+    }
+
     /// Makes a request; once more where the server had ended the session before it read the request.
     async fn request(
         &self,

@@ -3,16 +3,31 @@
 //! A value: it starts nothing until [`Servers::start_in`], and even then a server's process waits for its first use. It does not own
 //! the runtime, and the runtime ends the servers when it ends.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::future::join_all;
-use tamtam::{Runtime, model::HttpOptions, runtime::StartError, supervisor::AdminError, tool::Tool};
+use serde_json::json;
+use tamtam::{
+    Message, Runtime,
+    model::HttpOptions,
+    runtime::StartError,
+    supervisor::AdminError,
+    tool::{TOOL_SEARCH, Tool},
+};
 use tokio::sync::watch;
 
 use crate::{
     config::{BadConfig, ServerConfig},
     life::{self, Means},
-    offer::Refused,
+    offer::{Offered, Refused},
+    references::{self, BadReference},
+    search::ToolSearch,
     server::{Server, ServerFigures},
     tool::McpTool,
 };
@@ -23,7 +38,14 @@ pub struct Servers {
     servers: Arc<[Arc<Server>]>,
     changes: watch::Sender<u64>,
     http: HttpOptions,
+    /// How many tools, and how many bytes of them, are listed in each request.
+    listed_max: (usize, usize),
+    /// Whether the tool that searches is among those of the runtime by us.
+    searches: Arc<AtomicBool>,
 }
+
+/// How many tools, and how many bytes of them, are listed in each request where the host sets nothing.
+const LISTED_MAX: (usize, usize) = (64, 128 * 1024);
 
 /// What a server answered when it was asked for its tools.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +81,13 @@ impl Servers {
             }
             servers.push(Arc::new(Server::new(config, changes.clone())));
         }
-        Ok(Servers { servers: servers.into(), changes, http: HttpOptions::default() })
+        Ok(Servers {
+            servers: servers.into(),
+            changes,
+            http: HttpOptions::default(),
+            listed_max: LISTED_MAX,
+            searches: Arc::default(),
+        })
     }
 
     /// Sets how servers at an address are reached: proxies, certificates, and the limit of making a connection. The other limits are
@@ -67,6 +95,14 @@ impl Servers {
     #[must_use]
     pub fn http_options(self, http: HttpOptions) -> Servers {
         Servers { http, ..self }
+    }
+
+    /// Sets how many tools of all servers together are listed in each request, and how many bytes of names, descriptions and schemas:
+    /// 64 and 128 KiB by default. Beyond either, none is listed: the model finds them with the tool `tool_search`, and what a session
+    /// has found is listed in it from then on, behind its other tools. One `Servers` of a runtime can do so.
+    #[must_use]
+    pub fn listed_max(self, tools: usize, bytes: usize) -> Servers {
+        Servers { listed_max: (tools, bytes), ..self }
     }
 
     /// Puts an actor for each server under the runtime's [`tool_servers`](Runtime::tool_servers). No process starts yet.
@@ -92,15 +128,23 @@ impl Servers {
         join_all(self.servers.iter().map(listed)).await
     }
 
-    /// The tools that are offered, as far as the servers have listed them, for [`Toolbox::new`](tamtam::tool::Toolbox::new).
+    /// The tools that are offered, as far as the servers have listed them, for [`Toolbox::new`](tamtam::tool::Toolbox::new); with the
+    /// tool that finds them, if there are [many](Servers::listed_max).
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let offers = self.servers.iter().filter_map(|server| Some((server, server.offer()?)));
-        let tools = offers.flat_map(|(server, offer)| {
-            let tool = |offered: &_| Arc::new(McpTool::new(server.clone(), Clone::clone(offered))) as Arc<dyn Tool>;
-            offer.tools.iter().map(tool).collect::<Vec<_>>()
-        });
-        tools.collect()
+        let offers: Vec<_> = self.servers.iter().filter_map(|server| Some((server, server.offer()?))).collect();
+        let offered = || offers.iter().flat_map(|(server, offer)| offer.tools.iter().map(move |tool| (*server, tool)));
+        let (count, bytes) = (offered().count(), offered().map(|(_, tool)| tool.bytes()).sum::<usize>());
+        let deferred = count > self.listed_max.0 || bytes > self.listed_max.1;
+        let tool = |(server, tool): (&Arc<Server>, &Offered)| -> Arc<dyn Tool> {
+            Arc::new(McpTool::new(server.clone(), tool.clone(), deferred))
+        };
+        let mut tools: Vec<_> = offered().map(tool).collect();
+        if deferred {
+            let names: Vec<_> = self.servers.iter().map(|server| server.config.name.as_str()).collect();
+            tools.push(Arc::new(ToolSearch::new(&names, offered().map(|(_, tool)| tool))));
+        }
+        tools
     }
 
     /// Offers the tools, as far as the servers have listed them, to all sessions of the runtime, in place of those that it had of
@@ -110,9 +154,13 @@ impl Servers {
     /// [`StartError::Tools`] if a model cannot be shown the set; the runtime then keeps the one that it has.
     pub fn offer(&self, runtime: &Runtime) -> Result<(), StartError> {
         let prefixes: Vec<_> = self.servers.iter().map(|server| format!("mcp_{}_", server.config.name)).collect();
-        let is_ours = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let had_search = self.searches.load(Ordering::Relaxed);
+        let is_ours =
+            |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix)) || (had_search && name == TOOL_SEARCH);
         let tools = self.tools();
-        runtime.change_tools(|now| tools.iter().cloned().fold(now.without(is_ours), |all, tool| all.with(tool)))
+        runtime.change_tools(|now| tools.iter().cloned().fold(now.without(is_ours), |all, tool| all.with(tool)))?;
+        self.searches.store(tools.iter().any(|tool| tool.name() == TOOL_SEARCH), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Offers the tools again whenever a server has others, for as long as the future is polled. A set that a model cannot be shown
@@ -126,6 +174,37 @@ impl Servers {
         while changes.changed().await.is_ok() {
             drop(self.offer(runtime));
         }
+    }
+
+    /// A person's message with what it takes from the servers. Each resource that it names as `@SERVER:URI` follows as a part of its own,
+    /// fenced: 8 at most, of 64 KiB each. A text that begins with `/mcp_SERVER_PROMPT` and `name=value` for its arguments is replaced by
+    /// that prompt. A name of no server is a word like any other. Starts a server that sleeps.
+    ///
+    /// For the words of people: no rule of a session is asked whether a resource may be read. Dropping the future withdraws the requests.
+    ///
+    /// # Errors
+    /// [`BadReference`] names what the server did not give, and why; nothing of the message should be sent then.
+    pub async fn expanded(&self, message: Message) -> Result<Message, BadReference> {
+        let find = |name: &str| self.servers.iter().find(|server| server.config.name.eq_ignore_ascii_case(name));
+        let text = message.text();
+        if let Some(called) = references::called(&text) {
+            let called = called?;
+            let what = format!("/mcp_{}_{}", called.server, called.prompt);
+            let server =
+                find(&called.server).ok_or_else(|| BadReference::new(&what, "there is no MCP server of this name"))?;
+            let params = json!({ "name": called.prompt, "arguments": called.arguments });
+            let answer = server.fetch("prompts/get", &params).await.map_err(|why| BadReference::new(&what, why))?;
+            return references::prompted(message, &called, &answer);
+        }
+        let mut message = message;
+        for named in references::named(&text, |name| find(name).is_some())? {
+            let what = format!("@{}:{}", named.server, named.uri);
+            let Some(server) = find(&named.server) else { continue };
+            let answer = server.fetch("resources/read", &json!({ "uri": named.uri })).await;
+            let parts = references::resource(&named, &answer.map_err(|why| BadReference::new(&what, why))?)?;
+            message = parts.into_iter().fold(message, Message::with_part);
+        }
+        Ok(message)
     }
 
     /// Counts the changes of what the servers offer: a receiver sees each one, or a later one.

@@ -26,6 +26,16 @@ pub(crate) fn clean_line(text: &str, bytes_max: usize) -> String {
     clean(&text.split_whitespace().collect::<Vec<_>>().join(" "), bytes_max)
 }
 
+/// A text that is passed on as it is, cut at a number of bytes.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let end =
+        (0..=bytes_max.saturating_sub(CUT.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}{CUT}", &text[..end])
+}
+
 /// Cleans every text in a JSON value, keys too; lengths stay, up to the removed characters.
 pub(crate) fn clean_value(value: &mut Value) {
     match value {
@@ -59,6 +69,7 @@ mod tests {
         assert_eq!(clean("a\u{1b}[31mb\u{7}\u{202e}c\u{200b}d\u{e0041}\tz\n", 100), "a[31mbcd\tz\n");
         assert_eq!(clean_line(" a\n b\tc ", 100), "a b c");
         assert_eq!(clean("ééééééééééééééé", 25), "ééééé... [truncated]");
+        assert_eq!(cut("\u{1b}ééééééééééééééé", 25), "\u{1b}éééé... [truncated]");
         let mut value = serde_json::json!({"a\u{200b}": ["x\u{0}", {"b": "\u{feff}y"}]});
         clean_value(&mut value);
         assert_eq!(value, serde_json::json!({"a": ["x", {"b": "y"}]}));

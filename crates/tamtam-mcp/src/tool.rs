@@ -18,11 +18,13 @@ use crate::{content, offer::Offered, server::Server};
 pub(crate) struct McpTool {
     server: Arc<Server>,
     offered: Offered,
+    /// Whether it must be found first.
+    deferred: bool,
 }
 
 impl McpTool {
-    pub(crate) fn new(server: Arc<Server>, offered: Offered) -> McpTool {
-        McpTool { server, offered }
+    pub(crate) fn new(server: Arc<Server>, offered: Offered, deferred: bool) -> McpTool {
+        McpTool { server, offered, deferred }
     }
 }
 
@@ -49,6 +51,10 @@ impl Tool for McpTool {
 
     fn parallel(&self) -> bool {
         self.offered.is_read
+    }
+
+    fn deferred(&self) -> bool {
+        self.deferred
     }
 
     fn limit(&self, _: &Value) -> Duration {

@@ -45,6 +45,8 @@ const call = (id, { name, arguments: given, inputResponses, requestState }) => {
   switch (mode) {
     case "mute":
       return;
+    case "many":
+      return text(id, `called ${name}`);
     case "twice":
       text(id, "first");
       return text(id, "second");

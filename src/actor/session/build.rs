@@ -45,11 +45,14 @@ pub(super) fn request(tools: &Toolset, state: &State, ticket: Seq, open: &OpenRe
     };
     let specs = tools.toolbox.specs();
     let denied = |name: &str| denied_choices(&open.masked, name);
-    let is_as_ever = |spec: &ToolSpec| !left_out(&spec.name) && denied(&spec.name).is_empty();
+    let is_as_ever = |spec: &ToolSpec| !spec.deferred && !left_out(&spec.name) && denied(&spec.name).is_empty();
     request.tools = match specs.iter().all(is_as_ever) {
         true => specs,
         false => {
-            let kept = specs.iter().filter(|spec| !left_out(&spec.name));
+            // What was found comes last, so that the tools before it stay as they were.
+            let of_name = |name: &String| specs.iter().find(|spec| spec.deferred && spec.name == *name);
+            let found = state.context.found.iter().filter_map(of_name);
+            let kept = specs.iter().filter(|spec| !spec.deferred).chain(found).filter(|spec| !left_out(&spec.name));
             kept.map(|spec| tools.toolbox.spec_without(spec, &denied(&spec.name))).collect()
         }
     };

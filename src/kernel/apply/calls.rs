@@ -11,7 +11,7 @@ use crate::{
         turn::{question, repeats},
     },
     model::{Item, ToolResultItem},
-    tool::{ToolResult, todo},
+    tool::{ToolResult, search, todo},
     words::{ids::Seq, message::ErrorReason},
 };
 
@@ -89,6 +89,9 @@ impl State {
         self.close_questions(ticket);
         if let Some(todos) = todo::of_result(&call.facts.tool, result) {
             Arc::make_mut(&mut self.context).todos = todos.into();
+        }
+        if let Some(found) = search::of_result(&call.facts.tool, result, &self.context.found) {
+            Arc::make_mut(&mut self.context).found = found.into();
         }
         if call.attempts > 0 {
             // Where the runtime's own words about a call are longer than the bytes reserved for it, the excess is not counted.

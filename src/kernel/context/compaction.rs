@@ -65,6 +65,9 @@ pub struct ContextState {
     /// The to-do list of the session. It stays over a compaction, and goes back with the conversation.
     #[serde(skip_serializing_if = "is_default")]
     pub todos: Arc<[Todo]>,
+    /// The deferred tools that were found, in that order. They stay over a compaction, and go back with the conversation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub found: Arc<[String]>,
 }
 
 /// Why a compaction was opened.

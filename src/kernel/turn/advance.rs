@@ -227,8 +227,9 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let masked = if last { BTreeSet::new() } else { masked(draft) };
     let limit = max_output.map(|max| format!("\n{max}")).unwrap_or_default();
     let mask: String = masked.iter().map(|tool| format!("\n-{tool}")).collect();
+    let found: String = draft.state.context.found.iter().map(|tool| format!("\n+{tool}")).collect();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
-    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit + &mask).as_bytes());
+    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit + &mask + &found).as_bytes());
     if turn.refused == hash {
         let error = format!(
             "the request takes more than {model} reads at once, and nothing more can be left out of it: send a shorter message, \

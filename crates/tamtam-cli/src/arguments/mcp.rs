@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::TurnArguments;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
     /// List the MCP servers and the files that name them; starts none
@@ -12,6 +14,8 @@ pub(crate) enum McpCommand {
     Check(McpCheckArguments),
     /// Add an MCP server to your own file
     Add(McpAddArguments),
+    /// Be an MCP server on standard input and output: prompt, steer, status, answer and abort for sessions of this store
+    Serve(Box<TurnArguments>),
 }
 
 #[derive(Args, Debug)]

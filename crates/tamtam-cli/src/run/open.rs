@@ -23,6 +23,7 @@ use tamtam::{
     tool::SandboxTerms,
     tools::process::SandboxLevel,
 };
+use tamtam_mcp::Servers;
 
 use super::{Hints, used::Used};
 use crate::{
@@ -61,6 +62,8 @@ pub(super) struct Opened {
     pub(super) trust: Trust,
     /// The configuration that was not read, each with the reason.
     pub(super) not_read: Vec<String>,
+    /// The MCP servers; `None` without any.
+    pub(super) servers: Option<Servers>,
 }
 
 /// What is said to the session first.
@@ -141,7 +144,8 @@ async fn try_run(
     let host = team.host(sandbox, rights.host, environment);
     let http = turn.model.network.options(environment)?;
     let (runtime, hints) = start(store, choice, &turn, host, environment).await?;
-    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime, http).await).await?);
+    let (servers, not_offered) = or_shut_down(&runtime, servers.offer(&runtime, http).await).await?;
+    not_read.extend(not_offered);
     let session = match runtime.create(options).await {
         Err(OpenError::Tape(error @ TapeError::Exists { .. })) => {
             drop(runtime.shutdown().await);
@@ -155,7 +159,7 @@ async fn try_run(
     let rules = prompt::rules_not_used(&state.settings, &trust);
     let not_read = config.notes.into_iter().chain(not_read).chain(rules).collect();
     let (asked, opened, used) = (Vec::new(), Seq::ZERO, Used::default());
-    Ok(Ok(Opened { runtime, session, events, hints, asked, opened, used, trust, not_read }))
+    Ok(Ok(Opened { runtime, session, events, hints, asked, opened, used, trust, not_read, servers }))
 }
 
 /// The session for `resume`. Ends a pause, and continues an interrupted turn and a queue on hold.
@@ -225,7 +229,8 @@ async fn take_up(
     let host = team.host(sandbox, rules::host(&config), environment);
     let http = given.model.network.options(environment)?;
     let (runtime, hints) = start(store, choice, given, host, environment).await?;
-    not_read.extend(or_shut_down(&runtime, servers.offer(&runtime, http).await).await?);
+    let (servers, not_offered) = or_shut_down(&runtime, servers.offer(&runtime, http).await).await?;
+    not_read.extend(not_offered);
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);
@@ -249,7 +254,7 @@ async fn take_up(
         .map(|(ask, _)| *ask)
         .collect();
     let (used, trust) = (Used::of(before), Trust::of(environment));
-    Ok(Opened { runtime, session, events, hints, asked, opened, used, trust, not_read })
+    Ok(Opened { runtime, session, events, hints, asked, opened, used, trust, not_read, servers })
 }
 
 /// The standing grants of the session that were given for the project, and that the project no longer has.

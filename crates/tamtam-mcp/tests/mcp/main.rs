@@ -3,6 +3,8 @@
 //! for what stays behind. Every tape is replayed at the end of its test, with no server there.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod conformance;
+mod deferred;
 mod everything;
 mod hostile;
 mod judges;

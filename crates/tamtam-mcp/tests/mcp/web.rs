@@ -167,9 +167,12 @@ async fn a_server_without_sessions_gets_its_headers() {
         context.cancel();
     });
     assert!(stopped.is_error());
-    while listening.seen().await["cut"] != 1 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let cut = async {
+        while listening.seen().await["cut"] != 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, cut).await.expect("the stream is closed");
     lab.end().await;
 }
 

@@ -37,7 +37,7 @@ fn messages(items: Vec<Item>) -> Value {
 fn the_whole_body_has_its_fixed_order() {
     let mut request = Request::new([user("hi")].into_iter().collect());
     request.system = "be brief".into();
-    request.tools = [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }].into();
+    request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
     request.params =
         Params { temperature: Some(0.5), options: json!({"thinking": {"type": "adaptive"}}), ..Params::default() };
     let mut endpoint = endpoint();
@@ -148,8 +148,7 @@ fn the_marks_stand_where_the_request_before_ended() {
         }
         let mut request = Request::new(history.clone());
         request.system = "be brief".into();
-        request.tools =
-            [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }].into();
+        request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
         request.reminder = (step % 5 == 4).then(|| "the last step".into());
         let sent = String::from_utf8(body(&endpoint, &name, &request).to_vec()).unwrap();
         let parsed: Value = serde_json::from_str(&sent).unwrap();
@@ -191,7 +190,7 @@ fn a_body_up_to_its_last_block_is_the_beginning_of_the_next() {
     for step in steps {
         step.into_iter().for_each(|item| history.push(item));
         let mut request = Request::new(history.clone());
-        request.tools = [ToolSpec { name: "read".into(), description: "d".into(), schema: json!({}) }].into();
+        request.tools = [ToolSpec::new("read", "d", json!({}))].into();
         let now = body(&endpoint, &rendering(&endpoint), &request);
         assert!(now.starts_with(&before), "{}", String::from_utf8_lossy(&now));
         before = now.strip_suffix(b"]}]}").unwrap().to_vec();

@@ -34,7 +34,7 @@ fn messages(endpoint: &Endpoint, items: Vec<Item>) -> Value {
 fn the_whole_body_has_its_fixed_order() {
     let mut request = Request::new([user("hi")].into_iter().collect());
     request.system = "be brief".into();
-    request.tools = [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }].into();
+    request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
     request.params =
         Params { temperature: Some(0.7), top_p: None, max_output: Some(9), options: json!({"seed": 1, "model": "no"}) };
     let endpoint = endpoint();

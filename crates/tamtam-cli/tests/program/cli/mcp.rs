@@ -116,3 +116,88 @@ fn a_server_at_an_address_is_added_and_used() {
     drop(server.stdin.take());
     server.wait().unwrap();
 }
+
+/// AA-01: a client that others wrote prompts, steers, answers and aborts a session over MCP; each result has the receipt and the fate of
+/// its message.
+#[test]
+fn sessions_are_tools_for_a_client_that_others_wrote() {
+    let lab = Lab::new();
+    let write = json!({"calls": [{"name": "write", "input": {"path": "a.txt", "content": "x"}}]});
+    let model = lab.script(json!(["Hello.", write, "Written.", write, "Never said."]));
+    let served = lab.command(&["mcp", "serve", "--permission", "ask", "--model", &model]);
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/../tamtam-mcp/tests/npm/client.mjs");
+    let mut command = std::process::Command::new("node");
+    command.arg(client).arg(served.get_program()).args(served.get_args());
+    command.current_dir(served.get_current_dir().unwrap()).env_clear();
+    command.envs(served.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = command.output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(ended.stdout).unwrap(), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{stdout} {stderr}");
+    let mut lines = stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut next = || lines.next().unwrap();
+    let tools = json!(["prompt", "steer", "status", "answer", "abort"]);
+    assert_eq!(next(), json!({"server": "tamtam", "tools": tools}));
+    let of = |result: &Value, names: &[&str]| -> Vec<Value> {
+        names.iter().map(|name| result["structuredContent"].pointer(name).cloned().unwrap_or_default()).collect()
+    };
+    let hello = next();
+    assert!(hello["content"][0]["text"].as_str().unwrap().starts_with("Hello.\n\n[the turn ended: done;"), "{hello}");
+    let fate = ["/receipt/disposition", "/fate/state", "/fate/outcome", "/fate/text", "/state"];
+    assert_eq!(of(&hello, &fate), [json!("started"), json!("ended"), json!("done"), json!("Hello."), json!("idle")]);
+    let asks = next();
+    assert_eq!(
+        of(&asks, &["/receipt/message", "/fate/state", "/state", "/asks/0/tool"]),
+        [json!("m1"), json!("running"), json!("asks"), json!("write")]
+    );
+    let steered = next();
+    let names = ["/receipt/disposition", "/fate/state", "/waiting"];
+    assert_eq!(of(&steered, &names), [json!("steering"), json!("joining"), json!(["m2"])]);
+    let again = next();
+    assert_eq!(of(&again, &["/receipt/known_before", "/fate/state"]), [json!(true), json!("running")]);
+    assert_eq!(of(&next(), &["/asks"]), [json!([])], "the question is answered");
+    let ended = next();
+    assert_eq!(
+        of(&ended, &["/fate/state", "/fate/text", "/state"]),
+        [json!("ended"), json!("Written."), json!("idle")]
+    );
+    assert_eq!(of(&next(), &["/recorded", "/state"]), [json!(true), json!("idle")]);
+    for why in ["`session`: ", "`text` is missing", "is closed: it was answered"] {
+        let wrong = next();
+        let text = wrong["content"][0]["text"].as_str().unwrap();
+        assert!(wrong["isError"] == true && text.contains(why), "{why}: {wrong}");
+    }
+    assert!(next()["gone"].is_string());
+    assert_eq!(of(&next(), &["/state", "/asks"]), [json!("on_hold"), json!([])]);
+    assert_eq!(of(&next(), &["/fate"]), [json!({"state": "on_hold", "before": 0})]);
+    assert_eq!(lines.next(), None);
+    assert_eq!(std::fs::read_to_string(lab.work("a.txt")).unwrap(), "x");
+    assert_eq!(lab.processes_that(|line| line.contains("mcp serve")), 0);
+}
+
+/// A prompt of `run` takes resources and prompts from servers; where a server does not give them, nothing is said and the error names
+/// them.
+#[test]
+fn a_prompt_takes_resources_and_prompts_from_servers() {
+    let lab = Lab::new();
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../tamtam-mcp/tests/npm/node_modules/@modelcontextprotocol");
+    let script = format!("{packages}/server-everything/dist/index.js");
+    let none = lab.run(&["run", "--model", &lab.script(json!(["Done."])), "/mcp_every_args-prompt city=Paris"]);
+    assert!(
+        none.code == 1 && none.error().contains("there is no MCP server: see `tamtam mcp list`"),
+        "{}",
+        none.stderr
+    );
+    assert_eq!(lab.run(&["mcp", "add", "every", "--", "node", &script, "stdio"]).code, 0);
+    let model = lab.script(json!(["Done."]));
+    let run = |id: &str, prompt: &str| lab.run(&["run", "--session", id, "--model", &model, prompt]);
+    assert_eq!(run("one", "Read @every:demo://resource/dynamic/text/3, please.").code, 0);
+    assert!(format!("{:?}", lab.tape("one")).contains("Resource 3: This is a plaintext resource"));
+    assert_eq!(run("two", "/mcp_every_args-prompt city=Paris").code, 0);
+    assert!(format!("{:?}", lab.tape("two")).contains("What's weather in Paris?"));
+    let bad = run("three", "/mcp_every_no-such");
+    assert!(
+        bad.code == 1 && bad.error().contains("/mcp_every_no-such: the MCP server every refused"),
+        "{}",
+        bad.stderr
+    );
+}
