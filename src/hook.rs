@@ -31,7 +31,7 @@ mod planning;
 mod read_loop;
 mod redact;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -39,7 +39,7 @@ use serde_json::Value;
 use crate::{
     event::Event,
     model::{AnswerPart, BoxFuture},
-    tool::{Access, Effect, OutputFilter, SessionRef, ToolResult},
+    tool::{Access, Effect, OutputFilter, SessionRef, Todo, ToolResult},
     words::ids::{CallId, SessionId},
     words::message::Message,
     words::pointers::pointers,
@@ -49,6 +49,8 @@ pub(crate) use hooks::{HookFailure, Hooks, Ruling};
 pub(crate) use outgoing::Preparing;
 
 pub use outgoing::{Outgoing, TurnStart};
+#[cfg(unix)]
+pub use planning::NoteFinding;
 pub use planning::Planning;
 pub use read_loop::ReadLoop;
 pub use redact::Redact;
@@ -94,6 +96,8 @@ pub enum Stopping {
 pub struct TurnStop {
     /// The text of the answer that ends the turn.
     pub text: String,
+    /// The to-do list of the session.
+    pub todos: Arc<[Todo]>,
     /// Whether the turn was sent on before: then it ends, whatever the hook says.
     pub was_sent_on: bool,
 }
@@ -106,6 +110,19 @@ pub enum Input {
     Pass(Box<Message>),
     /// The hook has dealt with the message: it is not sent, and the sender gets [`SendError::Handled`](crate::SendError::Handled).
     Handled,
+}
+
+impl TurnStop {
+    /// Sends the turn on while items of the to-do list are open.
+    pub(crate) fn or_go_on(&self) -> Stopping {
+        match self.todos.iter().filter(|todo| todo.is_open()).count() {
+            0 => Stopping::End,
+            open => Stopping::GoOn(format!(
+                "[Hint of the runtime: your to-do list has {open} open items. Go on with them; mark what is done as completed, and \
+                 what is not to be done as cancelled. If you need the user, say for what.]"
+            )),
+        }
+    }
 }
 
 /// What somebody asks to be done to a session, beside talking to it.

@@ -231,7 +231,7 @@ async fn send_on(post: &WorkerContext, answer: &ModelAnswer) {
     let is_ours = |id: &MessageId| id.as_str().starts_with(GO_ON);
     let Some(turn) = state.turn.as_ref().filter(|turn| !turn.messages.is_empty()) else { return };
     let was_sent_on = turn.messages.iter().any(is_ours);
-    let stop = TurnStop { text: answer.text(), was_sent_on };
+    let stop = TurnStop { text: answer.text(), todos: state.todos().into(), was_sent_on };
     let words = hooks.on_stop(&post.hook_context(), &stop, &|failure| post.hook_failed(failure)).await;
     if let Some(words) = words.filter(|_| !was_sent_on) {
         let message = Message::user(words).with_id(format!("{GO_ON}{}", turn.id).as_str().into());

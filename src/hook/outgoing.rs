@@ -6,11 +6,12 @@
 //! whose new parts are over [`ADDED_BYTES_MAX`]: the provider would refuse the one, and the tape must not grow by the other with
 //! each request.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     kernel::{Prepared, Shown, TurnAdded},
     model::{AnswerPart, History, Item, UserItem},
+    tool::Todo,
     words::ids::MessageId,
     words::message::Part,
 };
@@ -24,6 +25,10 @@ const ADDED_BYTES_MAX: usize = 256 * 1024;
 pub struct TurnStart {
     /// The text of the messages that began the turn. A change to it is for the hooks behind this one only.
     pub prompt: String,
+    /// The to-do list of the session. A change to it changes nothing.
+    pub todos: Arc<[Todo]>,
+    /// The folder of the session.
+    pub workspace: PathBuf,
     /// Texts behind the system prompt, in each request of this turn and of no other. A text that differs from turn to turn costs
     /// the provider's cache of the conversation.
     pub system: Vec<String>,
@@ -37,6 +42,8 @@ pub struct TurnStart {
 pub struct Outgoing {
     /// The step of the turn, from 1.
     pub step: u32,
+    /// The to-do list of the session. A change to it changes nothing.
+    pub todos: Arc<[Todo]>,
     /// The conversation as the request tells it. What a hook leaves out or puts in is for this request only.
     pub history: History,
     /// Texts behind the conversation, in this request only.
@@ -52,10 +59,16 @@ pub(crate) struct Preparing {
 }
 
 impl Preparing {
-    /// `prompt` is the text of the messages that began the turn, where this is its first request.
-    pub(crate) fn new(history: History, step: u32, prompt: Option<String>) -> Preparing {
-        let turn = prompt.map(|prompt| TurnStart { prompt, ..TurnStart::default() });
-        let shown = Outgoing { step, history: history.clone(), reminders: Vec::new() };
+    /// `start` is the text of the messages that began the turn and the session's folder, where this is its first request.
+    pub(crate) fn new(history: History, step: u32, todos: &[Todo], start: Option<(String, PathBuf)>) -> Preparing {
+        let todos: Arc<[Todo]> = todos.into();
+        let turn = start.map(|(prompt, workspace)| TurnStart {
+            prompt,
+            workspace,
+            todos: todos.clone(),
+            ..TurnStart::default()
+        });
+        let shown = Outgoing { step, todos, history: history.clone(), reminders: Vec::new() };
         Preparing { history, turn, shown }
     }
 

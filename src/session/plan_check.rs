@@ -56,19 +56,7 @@ impl Hook for PlanCheck {
         })
     }
 
-    fn on_stop<'a>(&'a self, context: &'a HookContext, _: &'a TurnStop) -> BoxFuture<'a, Stopping> {
-        Box::pin(async move {
-            if let Some(session) = context.session()
-                && let Ok(state) = session.state().await
-                && open_items(&state) > 0
-            {
-                let open = open_items(&state);
-                return Stopping::GoOn(format!(
-                    "[Hint of the runtime: your to-do list has {open} open items. Go on with them; mark what is done as completed, \
-                     and what is not to be done as cancelled. If you need the user, say for what.]"
-                ));
-            }
-            Stopping::End
-        })
+    fn on_stop<'a>(&'a self, _: &'a HookContext, turn: &'a TurnStop) -> BoxFuture<'a, Stopping> {
+        Box::pin(async { turn.or_go_on() })
     }
 }

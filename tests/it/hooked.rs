@@ -214,7 +214,7 @@ async fn a_hook_changes_what_one_request_tells() {
     assert!(last[..3] == ["model: fine", "user: go", "model: "] && last[4] == "user: step 2", "{last:?}");
 }
 
-/// K-01, R-02: a request that is made again is made with what the hooks made of it, and they are not asked again. Its hash covers it.
+/// a request that is made again is made with what the hooks made of it, and they are not asked again. Its hash covers it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_tells_what_the_first_try_told() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -467,7 +467,7 @@ async fn a_hook_sends_a_turn_on_once() {
     lab.end().await;
 }
 
-/// R-12, C-12: a turn that has no step left is not sent on, and the words of the hook wait for no later turn.
+/// a turn that has no step left is not sent on, and the words of the hook wait for no later turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_without_a_step_left_is_not_sent_on() {
     let hook = House { stop: Some(Box::new(|_| Stopping::GoOn("more".to_owned()))), ..House::default() };
@@ -495,7 +495,7 @@ async fn a_hook_is_shown_errors_alone() {
     assert_eq!(*errors.lock().unwrap(), ["call_finished", "request_failed", "turn_finished"]);
 }
 
-/// R-02, M-01: messages that are queued and that steer meet the same hooks as the first one.
+/// messages that are queued and that steer meet the same hooks as the first one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hooks_see_queued_and_steering_messages() {
     let turns = Arc::<Mutex<Vec<String>>>::default();
@@ -531,8 +531,8 @@ async fn hooks_see_queued_and_steering_messages() {
     assert!(told(&model.requests()[1]).contains(&"user: steered".to_owned()));
 }
 
-/// R-02, K-09: a session that dies while its hooks are asked, or before what they made is sent, asks them again only where the tape does
-/// not have their answer; and its tape replays with no hook there.
+/// the tape of a session whose hooks did something at each point replays byte for byte with no hook there: with no tools,
+/// with its tools, and from the newest anchor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tape_with_hooks_replays_without_them() {
     let hook = House {

@@ -69,8 +69,8 @@ pub(super) fn preparing(hooks: &Hooks, state: &State, open: &OpenRequest) -> Opt
             Item::User(user) if turn.messages.contains(&user.id) => Some(user.text()),
             _ => None,
         });
-        let prompt = is_start.then(|| said.collect::<Vec<_>>().join("\n\n"));
-        Preparing::new(state.history.clone(), turn.step, prompt)
+        let start = is_start.then(|| (said.collect::<Vec<_>>().join("\n\n"), PathBuf::from(&state.settings.workspace)));
+        Preparing::new(state.history.clone(), turn.step, state.todos(), start)
     })
 }
 
