@@ -148,6 +148,19 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+impl EventKind {
+    /// Whether it tells of an error.
+    pub(crate) fn is_error(&self) -> bool {
+        use EventKind::{CallFinished, HookError, RequestFailed, StorageFailed, TurnFinished};
+        match self {
+            RequestFailed { .. } | HookError { .. } | StorageFailed { .. } => true,
+            CallFinished { error, .. } => error.is_some(),
+            TurnFinished { outcome, .. } => matches!(outcome, crate::kernel::Outcome::Failed { .. }),
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod lab;
 

@@ -92,6 +92,8 @@ pub(crate) use turn::due::Due;
 pub(crate) use turn::inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, says_nothing};
 pub use turn::judged::CallVerdict;
 pub use turn::outcome::{AskClosedWhy, Outcome};
+pub(crate) use turn::prepare::{CallGate, PreparedFor, Shown, TurnAdded};
+pub use turn::prepare::{Gated, Prepared};
 pub(crate) use turn::question::digest as ask_digest;
 pub use turn::repeats::Repeats;
 pub(crate) use turn::seen::{Seen, SeenMessages};

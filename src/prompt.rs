@@ -35,7 +35,7 @@ pub use files::FileTree;
 #[cfg(all(unix, feature = "tools"))]
 pub use git::GitState;
 #[cfg(all(unix, feature = "tools"))]
-pub use rules::RuleFiles;
+pub use rules::{InstructionFiles, RuleFiles};
 pub use template::Template;
 
 const WHO: &str = "You are a general agent that works for the user through tools.";

@@ -54,7 +54,7 @@ pub use crate::agent::{AgentFiles, AgentFolder, BadFile, Dialect};
 #[cfg(feature = "fault-injection")]
 pub use crate::fault::Faults;
 #[cfg(all(unix, feature = "tools"))]
-pub use crate::prompt::{FileTree, GitState, RuleFiles};
+pub use crate::prompt::{FileTree, GitState, InstructionFiles, RuleFiles};
 use crate::{
     actor::{
         shared::Shared,

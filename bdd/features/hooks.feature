@@ -151,3 +151,131 @@ Feature: Code of the host stands at fixed points
     Then the input hook was asked about "[first] 原文"
     And the newest request tells the model:
       | user | [first] 原文 |
+
+  # BDD-HOOK-007: it is the compaction itself that asks the gate, and no test in its place.
+  @BDD-HOOK-007 @R-01
+  Scenario: A gate keeps the conversation from being summed up
+    Given a gate of the host that lets nobody sum up the conversation
+    And the model answers "ok"
+    When the host asks "你好"
+    Then nobody can sum up the conversation, because "the case is open"
+    And 0 compaction_started events were shown
+    And the session goes on working
+
+  # BDD-HOOK-011: the reminder is in each request and nowhere in the conversation
+  @BDD-HOOK-011 @R-02 @R-07 @P-06
+  Scenario: A hook reminds the model of something in each request
+    Given a hook of the host that reminds the model of "Answer in Chinese." in each request
+    And the file "x.txt" with "x marks"
+    And the model calls read with {"path": "x.txt"}
+    And the model answers "好的"
+    When the host asks "Read"
+    Then the newest request tells the model:
+      | user   | Read    |
+      | call   | read    |
+      | result | x marks |
+    And the newest request reminds the model of "Answer in Chinese."
+    And the events show in this order:
+      | request_prepared | "reminders":1 |
+      | request_prepared | "reminders":1 |
+
+  @R-02
+  Scenario: A hook keeps something from the model that stays in the conversation
+    Given a hook of the host that leaves "secret" out of each request
+    And the model answers "one"
+    And the model answers "two"
+    When the host asks "secret plans"
+    And the host asks "What did I say?"
+    Then the newest request tells the model:
+      | model | one             |
+      | user  | What did I say? |
+    And the conversation reads:
+      | user      | secret plans    |
+      | assistant | one             |
+      | user      | What did I say? |
+      | assistant | two             |
+
+  # BDD-HOOK-014: said once for the turn, and not again with each of its requests
+  @BDD-HOOK-014 @R-03
+  Scenario: A hook adds to a turn where it begins
+    Given a hook of the host that begins each turn under "Speak like a gong." and with "It is Tuesday."
+    And the file "x.txt" with "x marks"
+    And the model calls read with {"path": "x.txt"}
+    And the model answers "gong"
+    When the host asks "Read"
+    Then the newest request tells the model:
+      | user   | Read           |
+      | user   | It is Tuesday. |
+      | call   | read           |
+      | result | x marks        |
+    And the system prompt of request 1 ends with "Speak like a gong."
+    And the system prompt of request 2 ends with "Speak like a gong."
+
+  @R-01
+  Scenario: A gate has a person asked about what the rules allow
+    Given the profile auto
+    And a gate of the host that has a person asked about write because "it is Friday"
+    And the model calls write with {"path": "a.txt", "content": "x"}
+    And the model answers "written"
+    When the host sends "Write"
+    And the operator is asked about write
+    Then the file "a.txt" does not exist
+    When the operator answers the ask with once
+    And the answer to message 1 arrives
+    Then the answer is "written"
+    And the file "a.txt" holds "x"
+    And the events show in this order:
+      | call_gated | it is Friday      |
+      | ask        | ask: it is Friday |
+
+  # The file that the model named is not there; the one that the hook named is, and the rules were asked about it.
+  @R-01
+  Scenario: A gate has a call work elsewhere, as far as the rules allow it
+    Given the profile edits
+    And a gate of the host that sends each write to "draft.txt"
+    And the model calls write with {"path": "final.txt", "content": "x"}
+    And the model answers "written"
+    When the host asks "Write"
+    Then the file "final.txt" does not exist
+    And the file "draft.txt" holds "x"
+
+  @R-01
+  Scenario: A gate cannot have a call do what the rules deny
+    Given the profile readonly
+    And a gate of the host that sends each read to "/etc/hostname"
+    And the file "x.txt" with "x marks"
+    And the model calls read with {"path": "x.txt"}
+    And the model answers "I may not"
+    When the host asks "Read"
+    Then the answer is "I may not"
+    And the events show in this order:
+      | call_gated    | /etc/hostname     |
+      | call_finished | Permission denied |
+
+  @R-12
+  Scenario: A hook sends a turn on once
+    Given a hook of the host that sends each turn on with "Run the tests first."
+    And the model answers "Done."
+    And the model answers "The tests pass. Done."
+    When the host asks "Go"
+    Then the answer is "The tests pass. Done."
+    And the newest request tells the model:
+      | user  | Go                   |
+      | model | Done.                |
+      | user  | Run the tests first. |
+
+  @R-06
+  Scenario: A hook that never answers costs its turn five seconds, and the turn says so
+    Given a hook of the host that never answers about a request
+    And the model answers "不应到达"
+    When the host asks "你好"
+    Then the turn failed with "the hook hang failed in on_context (took longer than 5 s)"
+    And the model was asked 0 times
+
+  @R-11
+  Scenario: A hook watches what goes wrong
+    Given a hook of the host that watches errors
+    And the model calls read with {"path": "missing.txt"}
+    And the model answers "There is none."
+    When the host asks "Read"
+    Then the hook was shown the error call_finished

@@ -140,6 +140,51 @@ fn a_redacting_pipe(lab: &mut Lab) {
     lab.hooks.push(HostHook::RedactKeys);
 }
 
+#[given(expr = "a gate of the host that has a person asked about {word} because {string}")]
+fn gate_asks(lab: &mut Lab, tool: String, reason: String) {
+    lab.hooks.push(HostHook::Ask(tool, reason));
+}
+
+#[given(expr = "a gate of the host that sends each {word} to {string}")]
+fn gate_redirects(lab: &mut Lab, tool: String, path: String) {
+    lab.hooks.push(HostHook::Redirect(tool, path));
+}
+
+#[given("a gate of the host that lets nobody sum up the conversation")]
+fn gate_of_compactions(lab: &mut Lab) {
+    lab.hooks.push(HostHook::CancelCompaction);
+}
+
+#[given(expr = "a hook of the host that reminds the model of {string} in each request")]
+fn hook_reminds(lab: &mut Lab, text: String) {
+    lab.hooks.push(HostHook::Remind(text));
+}
+
+#[given(expr = "a hook of the host that leaves {string} out of each request")]
+fn hook_forgets(lab: &mut Lab, text: String) {
+    lab.hooks.push(HostHook::Forget(text));
+}
+
+#[given(expr = "a hook of the host that begins each turn under {string} and with {string}")]
+fn hook_opens_turns(lab: &mut Lab, system: String, said: String) {
+    lab.hooks.push(HostHook::OpenTurn(system, said));
+}
+
+#[given(expr = "a hook of the host that sends each turn on with {string}")]
+fn hook_sends_on(lab: &mut Lab, words: String) {
+    lab.hooks.push(HostHook::SendOn(words));
+}
+
+#[given("a hook of the host that never answers about a request")]
+fn hook_hangs(lab: &mut Lab) {
+    lab.hooks.push(HostHook::Hang);
+}
+
+#[given("a hook of the host that watches errors")]
+fn hook_watches(lab: &mut Lab) {
+    lab.hooks.push(HostHook::WatchErrors(Default::default()));
+}
+
 #[given(expr = "a result hook of the host that adds {string}")]
 fn an_adding_pipe(lab: &mut Lab, added: String) {
     lab.hooks.push(HostHook::Append(added));

@@ -143,6 +143,41 @@ fn refused(lab: &mut Lab, wanted: String) {
 }
 
 /// It was asked once, about exactly that.
+#[then(expr = "the newest request reminds the model of {string}")]
+fn request_reminds(lab: &mut Lab, wanted: String) {
+    let requests = lab.model.requests();
+    assert_eq!(requests.last().unwrap().reminder.as_deref(), Some(&*wanted));
+}
+
+#[then(expr = "the system prompt of request {int} ends with {string}")]
+fn system_ends_with(lab: &mut Lab, number: usize, wanted: String) {
+    let requests = lab.model.requests();
+    assert!(requests[number - 1].system.ends_with(&wanted), "{}", requests[number - 1].system);
+}
+
+#[then("nobody can sum up the conversation, because \"the case is open\"")]
+async fn nobody_sums_up(lab: &mut Lab) {
+    let session = lab.session().await;
+    let refused = within("a refusal", session.compact()).await.unwrap_err().to_string();
+    assert!(refused.contains("a hook refused the compaction: the case is open"), "{refused}");
+}
+
+#[then(expr = "the hook was shown the error {word}")]
+async fn hook_was_shown(lab: &mut Lab, wanted: String) {
+    let seen = lab.hooks.iter().find_map(|hook| match hook {
+        HostHook::WatchErrors(seen) => Some(seen.clone()),
+        _ => None,
+    });
+    let seen = seen.expect("a hook watches errors");
+    // An observer sees an event some time after it happened.
+    within("the error", async {
+        while !seen.lock().unwrap().contains(&wanted) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 #[then(expr = "the input hook was asked about {string}")]
 fn input_hook_was_asked(lab: &mut Lab, wanted: String) {
     let asked = lab.hooks.iter().filter_map(|hook| match hook {

@@ -35,6 +35,8 @@ pub(crate) struct CallContext {
     pub(crate) key: String,
     /// Which run of the call it is, from 1.
     pub(crate) attempt: u32,
+    /// The hooks that have seen the call, in their order.
+    pub(crate) passed: Vec<String>,
     pub(crate) workspace: Arc<PathBuf>,
     pub(crate) spill: Option<Arc<PathBuf>>,
     /// The folder for the contents that files had before calls changed them.

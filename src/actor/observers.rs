@@ -280,6 +280,10 @@ fn watch(hook: &dyn Hook, name: &str, queue: &Queue) {
                 let shown = catch_unwind(AssertUnwindSafe(|| hook.on_event(&event)));
                 if let Err(panic) = shown {
                     failed(name, "on_event", &*panic, &event, tell);
+                } else if event.kind.is_error()
+                    && let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook.on_error(&event)))
+                {
+                    failed(name, "on_error", &*panic, &event, tell);
                 }
             }
             News::Missed(missed) => {
@@ -293,7 +297,7 @@ fn watch(hook: &dyn Hook, name: &str, queue: &Queue) {
 
 /// Reports a failed hook to the listeners of the session. Not to the hooks, which would fail again.
 fn failed(hook: &str, callback: &'static str, panic: &(dyn std::any::Any + Send), event: &Event, tell: Option<Tell>) {
-    tracing::warn!(hook, "hook panicked in on_event");
+    tracing::warn!(hook, callback, "hook panicked");
     let Some((ring, incarnation)) = tell.and_then(|tell| Some((tell.ring.upgrade()?, tell.incarnation))) else {
         return;
     };

@@ -9,6 +9,9 @@
 //! | A request is cut ([`RequestWorker::cut`]) | drops the request | the text that had arrived; if the request is not down within a second, its text is lost |
 //! | The handle is dropped: the incarnation ended, or the ticket was closed | ends at its next await, with the processes of its call | nothing, because nobody waits for it (a request that was cut before does report) |
 //!
+//! A request that a hook is to see has two workers, one after the other: the first asks the hooks and reports what they made of it,
+//! the second sends it. A call that a hook rewrites or asks about has as many as it is started.
+//!
 //! These limits are those of the tool and of the client. Hooks have their own (five seconds for each callback), and run before and
 //! after. What blocks a thread cannot be dropped: a client that does so keeps its turn open until the request is cut; and a tool
 //! that says that it answers at once, and blocks, is reached by neither limit nor stop, because it runs in the worker's own task
@@ -33,15 +36,18 @@ use crate::{
         call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, slot::Arrived, toolset::Toolset,
         worker_context::WorkerContext,
     },
+    error::SendError,
     event::EventKind,
-    hook::HookCall,
+    hook::{HookCall, Preparing, Ruling, TurnStop},
     kernel::context::of_text,
-    kernel::{Report, Settings},
+    kernel::{Delivery, Gated, Report, SendMessage, Settings, Steering},
     lock::Lock,
     model::{AnswerPart, Delta, ErrorKind, ModelAnswer, ModelError, Request},
     supervisor::WorkerNode,
     tool::{ChangeLog, Tool, ToolContext, ToolResult, truncate::bounded},
-    words::message::{ErrorReason, Finish, ModelRef},
+    words::depth,
+    words::ids::{MessageId, Seq},
+    words::message::{ErrorReason, Finish, Message, ModelRef},
     words::panic_text,
 };
 
@@ -50,6 +56,17 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the task of a request that was cut, or of a call that was dropped, may take to be gone.
 const DOWN: Duration = Duration::from_secs(1);
+
+/// The most bytes of arguments that a hook may put in place of a call's own.
+const REWRITTEN_BYTES_MAX: usize = 256 * 1024;
+
+/// What the worker of a request does.
+pub(crate) enum RequestJob {
+    /// Asks the hooks what the request shall tell.
+    Prepare(Box<Preparing>),
+    /// Sends it.
+    Send { model: ModelRef, request: Box<Request>, settings: Arc<Settings>, tools: Arc<Toolset> },
+}
 
 /// The handle of a running model request. Cancelling the token `stop`, from any thread, cuts the request off; dropping the handle
 /// of a request that was not cut aborts it without a report.
@@ -61,15 +78,9 @@ pub(crate) struct RequestWorker {
 }
 
 impl RequestWorker {
-    /// Makes the request in a task of its own. Returns `None` if no worker may start, because a stop or a recovery came meanwhile
+    /// Does the work in a task of its own. Returns `None` if no worker may start, because a stop or a recovery came meanwhile
     /// or the session is no longer awake.
-    pub(crate) fn start(
-        post: WorkerContext,
-        model: ModelRef,
-        request: Request,
-        (settings, tools): (Arc<Settings>, Arc<Toolset>),
-        node: WorkerNode,
-    ) -> Option<RequestWorker> {
+    pub(crate) fn start(post: WorkerContext, job: RequestJob, node: WorkerNode) -> Option<RequestWorker> {
         let at_work = post.slot.begin_worker(post.incarnation, post.ticket)?;
         let (stop, for_cut) = (at_work.stop.clone(), post.clone());
         let (cut, tasks) = (stop.clone(), post.slot.tasks());
@@ -82,9 +93,7 @@ impl RequestWorker {
                 post.slot.show_arriving(&arrived);
             }
             // All of it is caught: what a cut drops is the client's too, and may panic in its drop.
-            let made = AssertUnwindSafe(answered(&post, &model, &request, (&settings, &tools), &arrived, &cut))
-                .catch_unwind()
-                .await;
+            let made = AssertUnwindSafe(carried_out(&post, job, &arrived, &cut)).catch_unwind().await;
             drop(node);
             let mut report = made.unwrap_or_else(|panic| {
                 let text = format!("the model client crashed: {}", words_of(panic));
@@ -119,6 +128,39 @@ impl RequestWorker {
     }
 }
 
+async fn carried_out(
+    post: &WorkerContext,
+    job: RequestJob,
+    arrived: &Lock<Arrived>,
+    cut: &CancellationToken,
+) -> Report {
+    match job {
+        RequestJob::Prepare(preparing) => prepared(post, *preparing, cut).await,
+        RequestJob::Send { model, request, settings, tools } => {
+            answered(post, &model, &request, (&settings, &tools), arrived, cut).await
+        }
+    }
+}
+
+/// Asks the hooks what a request shall tell, and returns the report about it.
+async fn prepared(post: &WorkerContext, preparing: Preparing, cut: &CancellationToken) -> Report {
+    let (context, failed) = (post.hook_context(), |failure| post.hook_failed(failure));
+    let made = tokio::select! {
+        made = post.shared.hooks.prepare(&context, preparing, &failed) => made,
+        () = cut.cancelled() => return Report::CutOff { partial: Vec::new(), thrown_away: 0 },
+    };
+    match made {
+        Ok(preparing) => Report::Prepared { prepared: Box::new(preparing.prepared()) },
+        Err(failure) => {
+            let text = format!(
+                "the hook {} failed in {} ({}), so the request was not made: mend or remove the hook, or let it not guard",
+                failure.hook, failure.callback, failure.error
+            );
+            Report::Failed { error: ModelError::new(ErrorKind::InvalidRequest, text) }
+        }
+    }
+}
+
 /// Makes the request, and returns the report about it.
 async fn answered(
     post: &WorkerContext,
@@ -148,6 +190,7 @@ async fn answered(
     };
     let calls: facts::Calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into())).collect();
     let asked = async {
+        send_on(post, &answer).await;
         let mut facts = facts::ask(&tools.toolbox, calls.clone()).await;
         let with = (&tools.toolbox, &post.shared.globs);
         facts::foresee(with, &post.slot.id, settings, &calls, &mut facts).await;
@@ -176,6 +219,40 @@ async fn through_hooks(post: &WorkerContext, answer: ModelAnswer) -> ModelAnswer
         }
     }
     answer
+}
+
+/// What the ids of the messages begin with that send a turn on.
+const GO_ON: &str = "go-on-";
+
+/// Asks the hooks whether an answer may end the turn. If not, the words of the hook are a message that steers: a session takes each
+/// id once, so a turn is sent on at most once, also after a crash.
+async fn send_on(post: &WorkerContext, answer: &ModelAnswer) {
+    let hooks = &post.shared.hooks;
+    if hooks.is_empty() || answer.finish != Finish::Stop || answer.calls().next().is_some() {
+        return;
+    }
+    let Some(state) = post.slot.shown() else { return };
+    let is_ours = |id: &MessageId| id.as_str().starts_with(GO_ON);
+    let Some(turn) = state.turn.as_ref().filter(|turn| !turn.messages.is_empty()) else { return };
+    let was_sent_on = turn.messages.iter().any(is_ours);
+    let stop = TurnStop { text: answer.text(), todos: state.todos().into(), was_sent_on };
+    let words = hooks.on_stop(&post.hook_context(), &stop, &|failure| post.hook_failed(failure)).await;
+    if let Some(words) = words.filter(|_| !was_sent_on) {
+        let message = Message::user(words).with_id(format!("{GO_ON}{}", turn.id).as_str().into());
+        // Refused, it is not needed: the turn is being ended, or makes no further step.
+        if let Err(error) = say_into(post, message, turn.id).await {
+            tracing::debug!(session = %post.slot.id, %error, "the turn was not sent on");
+        }
+    }
+}
+
+/// Sends a message of a hook into the running turn. The input hooks see it like any other.
+async fn say_into(post: &WorkerContext, message: Message, turn: Seq) -> Result<(), SendError> {
+    let said = message.parts.len();
+    let message = post.passed(post.shared.limits.of_host(message)?).await?;
+    let added = message.parts.len().saturating_sub(said);
+    let (delivery, expect_turn) = (Delivery::Steer(Steering::FinishBatch), Some(turn));
+    post.slot.ask(SendMessage { message, delivery, expect_turn, agent: None, added }).await.map(drop)
 }
 
 async fn make(
@@ -249,7 +326,7 @@ impl CallWorker {
     pub(crate) fn start(
         post: WorkerContext,
         call: HookCall,
-        tool: Arc<dyn Tool>,
+        (tool, tools): (Arc<dyn Tool>, Arc<Toolset>),
         context: CallContext,
         node: WorkerNode,
     ) -> Option<CallWorker> {
@@ -263,8 +340,9 @@ impl CallWorker {
             let changes = ChangeLog::new(context.files.clone(), post.ticket);
             let waited = Waited::default();
             let made = async {
-                let context = context.of(&post, &call, stop.clone(), &node, changes.clone(), &waited);
-                let made = run(&post, call, tool, context, &waited).await;
+                let passed = context.passed.clone();
+                let context = context.of(&post, &call, stop.child_token(), &node, changes.clone(), &waited);
+                let made = run(&post, call, (tool, &tools, &passed), context, (&stop, &waited)).await;
                 fault!(post.shared.store.faults(), "worker.call_made", post.slot.id.as_str());
                 made
             };
@@ -274,11 +352,13 @@ impl CallWorker {
                 // The incarnation ended, or the ticket is closed: nobody waits for a report.
                 () = kill.cancelled() => return,
             };
-            let mut result = made.unwrap_or_else(crashed);
+            let mut report = made.unwrap_or_else(|panic| Report::Returned { result: crashed(panic) });
             drop(node);
-            // Taken here and not from the tool's result, so that no hook, limit or panic loses the changes.
-            result.changes = changes.take().map(Box::new);
-            post.report(Report::Returned { result });
+            if let Report::Returned { result } = &mut report {
+                // Taken here and not from the tool's result, so that no hook, limit or panic loses the changes.
+                result.changes = changes.take().map(Box::new);
+            }
+            post.report(report);
         };
         tasks.spawn(work.instrument(span));
         Some(worker)
@@ -295,30 +375,76 @@ impl CallWorker {
     }
 }
 
-/// Runs the gates, the tool and the pipes of a call, and bounds the result.
+/// Runs the gates, the tool and the pipes of a call, and bounds the result. `passed` are the hooks that have seen the call.
 async fn run(
     post: &WorkerContext,
     call: HookCall,
-    tool: Arc<dyn Tool>,
+    (tool, tools, passed): (Arc<dyn Tool>, &Toolset, &[String]),
     context: ToolContext,
-    waited: &Waited,
-) -> ToolResult {
+    (stop, waited): (&CancellationToken, &Waited),
+) -> Report {
     let failed = |failure| post.hook_failed(failure);
-    let blocked = tokio::select! {
-        blocked = post.shared.hooks.before_call(&call, &failed) => blocked,
-        () = context.cancel.cancelled() => return ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran."),
+    let ruled = async {
+        match post.shared.hooks.before_call(&call, passed, &failed).await {
+            Ruling::Again { hook, arguments, ask, passed } => {
+                held_up(tools, &call.tool, Gated { hook, ask, passed, ..Gated::default() }, arguments).await
+            }
+            Ruling::Refuse(text) => Err(Some(text)),
+            Ruling::Run => Err(None),
+        }
+    };
+    let ruled = tokio::select! {
+        ruled = ruled => ruled,
+        () = context.cancel.cancelled() => {
+            let result = ToolResult::failed(ErrorReason::Aborted, "Stopped before it ran.");
+            return Report::Returned { result };
+        }
     };
     let (limits, spill) = (tool.output(), context.spill.clone());
-    let result = match blocked {
-        Some(text) => ToolResult::failed(ErrorReason::Blocked, text),
-        None => {
+    let result = match ruled {
+        Ok(gated) => return Report::Gated { gated: Box::new(gated) },
+        Err(Some(text)) => ToolResult::failed(ErrorReason::Blocked, text),
+        Err(None) => {
             // What a crash says passes the pipes and the limits too.
             let ran = AssertUnwindSafe(carry_out(post, &call, tool, context, waited)).catch_unwind().await;
             let result = ran.unwrap_or_else(crashed);
-            post.shared.hooks.on_result(&call, result, &failed).await
+            tokio::select! {
+                biased;
+                result = post.shared.hooks.on_result(&call, result, &failed) => result,
+                () = stopped_for(stop, GRACE) => {
+                    let text = "[The call ran. Its result was withheld: it was stopped while hooks saw the result.]";
+                    ToolResult::failed(ErrorReason::Aborted, text)
+                }
+            }
         }
     };
-    bounded(result, limits, spill, || format!("{}-{}", call.session, call.call)).await
+    Report::Returned { result: bounded(result, limits, spill, || format!("{}-{}", call.session, call.call)).await }
+}
+
+async fn stopped_for(stop: &CancellationToken, time: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(time).await;
+}
+
+/// What is recorded of a call that a hook held up: with other arguments, what the tool says of it now. The error is the text for
+/// the model, where such arguments cannot be taken.
+async fn held_up(
+    tools: &Toolset,
+    tool: &str,
+    gated: Gated,
+    arguments: Option<serde_json::Value>,
+) -> Result<Gated, Option<String>> {
+    let Some(mut arguments) = arguments else { return Ok(gated) };
+    let wrong = |why: String| Err(Some(format!("Blocked by hook: {} gave other arguments, which {why}", gated.hook)));
+    if depth::bound(&mut arguments).is_err() {
+        return wrong("are nested too deep".to_owned());
+    }
+    let input: Arc<str> = arguments.to_string().into();
+    if input.len() > REWRITTEN_BYTES_MAX {
+        return wrong(format!("have {} bytes: {REWRITTEN_BYTES_MAX} are the most", input.len()));
+    }
+    let facts = facts::ask(&tools.toolbox, [(tool.to_owned(), input.clone())]).await.pop();
+    Ok(Gated { input: Some(input), facts, ..gated })
 }
 
 async fn carry_out(

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use crate::{
     actor::{shared::Shared, slot::Slot, trace_link::Traced},
+    error::SendError,
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookContext, HookFailure},
     kernel::Report,
     tool::SessionRef,
     words::ids::Seq,
+    words::message::Message,
 };
 
 /// The session, incarnation and ticket that a worker belongs to.
@@ -69,6 +71,15 @@ impl WorkerContext {
 
     pub(crate) fn hook_context(&self) -> HookContext {
         HookContext { id: self.slot.id.clone(), session_ref: self.session_ref() }
+    }
+
+    /// What the input hooks make of a message. A failed hook that guards refuses it.
+    pub(crate) async fn passed(&self, message: Message) -> Result<Message, SendError> {
+        let (context, failed) = (self.hook_context(), |failure| self.hook_failed(failure));
+        match self.shared.hooks.on_input(&context, message, &failed).await {
+            Ok(message) => message.ok_or(SendError::Handled),
+            Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
+        }
     }
 
     /// Says that a hook failed: to the log, and to those who listen.

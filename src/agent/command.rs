@@ -109,6 +109,10 @@ impl Command {
         Command { arguments: Some(arguments.to_owned()), ..self }
     }
 
+    fn as_task(self) -> Command {
+        Command { subtask: true, ..self }
+    }
+
     /// Whether its text has a gap without arguments: a numbered mark, or arguments that its hint does not put in brackets.
     fn needs_arguments(&self) -> bool {
         let Does::Say(template) = &self.does else { return false };
@@ -223,7 +227,9 @@ impl Commands {
             act("title", "Has a title written for the conversation.", CommandAct::Title),
             act("summary", "Says in two sentences what the conversation did.", CommandAct::Summary),
             say("init", "Writes AGENTS.md, or improves it.", INIT).taking("[what matters to you]"),
-            say("review", "Reviews changes.", REVIEW).taking("[commit, branch, pull request or path]"),
+            say("review", "Reviews changes, as a task of its own.", REVIEW)
+                .taking("[commit, branch, pull request or path]")
+                .as_task(),
         ])
     }
 

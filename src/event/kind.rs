@@ -79,6 +79,18 @@ pub enum EventKind {
         /// Hash of all that determines the request.
         hash: String,
     },
+    /// Hooks changed the request before it was sent.
+    RequestPrepared {
+        /// Whether they added to the system prompt of the turn.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        system: bool,
+        /// How many texts they said into the conversation at the start of the turn.
+        messages: usize,
+        /// How many items they put into the conversation as this request shows it.
+        items: usize,
+        /// How many reminders they put behind it.
+        reminders: usize,
+    },
     /// More text of the answer. Provisional.
     TextDelta {
         /// The text.
@@ -127,6 +139,23 @@ pub enum EventKind {
         input: Arc<str>,
         /// 1 for the first try.
         attempt: u32,
+    },
+    /// A hook held a call up that was about to run: it is judged again.
+    CallGated {
+        /// The call's ticket.
+        ticket: Seq,
+        /// The id that the model gave to it.
+        call: CallId,
+        /// Which tool.
+        name: String,
+        /// The hook.
+        hook: String,
+        /// The arguments in place of the call's own; left out where they stay.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Arc<str>>,
+        /// Why a person is to be asked; left out where the rules alone say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ask: Option<String>,
     },
     /// A running call reports its progress. Provisional.
     CallProgress {

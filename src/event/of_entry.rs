@@ -11,7 +11,7 @@ use crate::{
     kernel::context::Fullness,
     kernel::{
         AskClosedWhy, Breach, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk,
-        Outcome, Record, RequestOpened, State, TaskAsk, ask_digest,
+        Outcome, Prepared, Record, RequestOpened, State, TaskAsk, ask_digest,
     },
     model::ModelAnswer,
     permission::offers,
@@ -191,6 +191,18 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             let (name, input) = (call.facts.tool.clone(), call.input.clone());
             EventKind::CallStarted { ticket, call: call.id.clone(), name, input, attempt: *attempt }
         }
+        Record::Prepared(prepared) => return prepared_event(prepared),
+        Record::CallGated(gated) => {
+            let call = before.call(ticket)?;
+            EventKind::CallGated {
+                ticket,
+                call: call.id.clone(),
+                name: call.facts.tool.clone(),
+                hook: gated.hook.clone(),
+                input: gated.input.clone(),
+                ask: gated.ask.clone(),
+            }
+        }
         Record::Recovered { n, resumed } => EventKind::SessionRecovered { n: *n, resumed: *resumed },
         Record::TaskStarted { child, link, depth, grant, order } => EventKind::TaskStarted {
             ticket: entry.seq,
@@ -238,6 +250,14 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
 /// Whether a ticket is a child's question that a person has answered.
 fn is_answered(before: &State, ask: Seq) -> bool {
     matches!(before.open.get(&ask), Some(Open::TaskAsk(OpenTaskAsk { answer: Some(_), .. })))
+}
+
+/// Nothing is shown of hooks that have left the request as it was.
+fn prepared_event(prepared: &Prepared) -> Option<EventKind> {
+    let [messages, items, reminders] = prepared.added();
+    let system = prepared.adds_to_system();
+    let is_other = system || messages > 0 || reminders > 0 || prepared.shows_otherwise();
+    is_other.then_some(EventKind::RequestPrepared { system, messages, items, reminders })
 }
 
 fn budget(breach: Breach, then: BudgetThen, ask: Option<(Seq, Millis)>, model: Option<String>) -> EventKind {

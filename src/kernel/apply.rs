@@ -93,6 +93,8 @@ impl State {
             }
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
+            Record::Prepared(prepared) => self.take_prepared(entry.seq, ticket, prepared),
+            Record::CallGated(gated) => self.take_gated(ticket, gated),
             Record::Answer { answer, interrupted, .. } => {
                 let charge = charged.last().map(|line| line.charge);
                 self.take_answer(entry.seq, ticket, answer, *interrupted, charge.unwrap_or_default());
@@ -169,7 +171,9 @@ impl State {
                     call.attempts = *attempt;
                     call.bytes = *bytes;
                     call.confined = *confined;
-                    self.count(Spent { calls: 1, ..Spent::default() });
+                    // What began and was held up by a hook was counted then.
+                    let is_counted = call.gate.as_ref().is_some_and(|gate| gate.attempt == *attempt);
+                    self.count(Spent { calls: u64::from(!is_counted), ..Spent::default() });
                 }
             }
             Record::BudgetAsk { breach, expires } => {

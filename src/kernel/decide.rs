@@ -19,7 +19,7 @@ use crate::{
         context::compact,
         draft::Draft,
         recorded,
-        turn::{advance, batch, recover, retry},
+        turn::{advance, batch, prepare, recover, retry},
     },
     words::ids::{Millis, Seq},
 };
@@ -100,6 +100,8 @@ fn take(draft: &mut Draft<'_>, input: &Input) -> Option<Seq> {
         }
         Input::Report { ticket, report } => match report {
             Report::Answered { answer, calls } => retry::answered(draft, *ticket, answer, calls),
+            Report::Prepared { prepared } => prepare::prepared(draft, *ticket, prepared),
+            Report::Gated { gated } => prepare::gated(draft, *ticket, gated),
             Report::Failed { error } => retry::failed(draft, *ticket, error),
             Report::CutOff { partial, thrown_away } => retry::cut_off(draft, *ticket, partial, *thrown_away),
             Report::Returned { result } => batch::returned(draft, *ticket, result),

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Reserve},
+    kernel::{CallGate, Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Prepared, Reserve},
     model::{Params, Price},
     permission::{Offer, offers},
     tool::{Access, CallFacts, Question, QuestionAnswer},
@@ -91,6 +91,9 @@ pub struct OpenRequest {
     /// The tools that it does not offer because the rules denied them in full.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) masked: BTreeSet<String>,
+    /// What hooks made of it; `None` as long as none has said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prepared: Option<Arc<Prepared>>,
 }
 
 /// An open call.
@@ -125,6 +128,9 @@ pub struct OpenCall {
     /// The answers to the questions that the call asked while it ran, oldest first; at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) answers: Vec<CallAnswer>,
+    /// What hooks said of it, where one held it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gate: Option<Arc<CallGate>>,
 }
 
 impl OpenCall {

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Grant, Learned,
-        Limits, Link, Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Recorded, Reserve, RestoredFiles,
-        RolledBack, Settings, State, TaskAsk, TaskOrder, Tie, Undone,
+        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Gated, Grant,
+        Learned, Limits, Link, Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Prepared, Recorded, Reserve,
+        RestoredFiles, RolledBack, Settings, State, TaskAsk, TaskOrder, Tie, Undone,
     },
     model::{ModelAnswer, ModelError, Params, Price},
     permission::{Chain, Rule, Ruleset},
@@ -91,6 +91,8 @@ pub enum Record {
     },
     /// A model request is made. Opens a ticket.
     Request(RequestOpened),
+    /// Hooks have seen a model request before it was sent. Its ticket stays open.
+    Prepared(Arc<Prepared>),
     /// A model request was answered. Closes its ticket.
     Answer {
         /// The answer.
@@ -190,6 +192,9 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         confined: bool,
     },
+    /// A hook held a call up before it ran: it rewrote its arguments, or wants a person to be asked. The call waits to be judged
+    /// again.
+    CallGated(Arc<Gated>),
     /// A request, a call or a child is told to stop; its ticket stays open until it is down.
     Closing {
         /// Why a child alone is told to stop; left out for everything else.

@@ -120,6 +120,15 @@ impl Recorded {
             {
                 Recorded::new("cut_off")
             }
+            // What hooks made of it came too late, or was too much.
+            Input::Report { report: Report::Prepared { .. } | Report::Gated { .. }, .. } if acted => {
+                Recorded::new(match wrote.first().map(|entry| &entry.record) {
+                    Some(Record::Answer { .. }) => "cut_off",
+                    Some(Record::RequestFailed { .. }) => "failed",
+                    Some(Record::Result { .. }) => "returned",
+                    _ => input.name(),
+                })
+            }
             Input::Report { .. } if acted => Recorded::new(input.name()),
             Input::Command { .. } | Input::Report { .. } | Input::Look | Input::Hold => {
                 Recorded::new(Input::Look.name())
@@ -282,6 +291,8 @@ fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
             let calls = calls.collect();
             Report::Answered { answer: (**answer).clone(), calls }
         }
+        ("prepared", Record::Prepared(prepared)) => Report::Prepared { prepared: Box::new((**prepared).clone()) },
+        ("gated", Record::CallGated(gated)) => Report::Gated { gated: Box::new((**gated).clone()) },
         ("failed", Record::RequestFailed { error, .. }) => Report::Failed { error: error.clone() },
         ("cut_off", Record::Answer { answer, interrupted: true, estimated, .. }) => {
             let written = estimated.map_or(0, |estimated| estimated.output);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
-    kernel::Down,
+    kernel::{Down, Gated, Prepared},
     model::{AnswerPart, ModelAnswer, ModelError},
     tool::{CallFacts, ToolResult},
     words::{ids::Seq, usage::Usage},
@@ -23,6 +23,16 @@ pub(crate) enum Report {
         answer: ModelAnswer,
         /// What the tools say of its calls, in their order.
         calls: Vec<CallFacts>,
+    },
+    /// Hooks have seen the request, and it is to be sent now.
+    Prepared {
+        /// What they made of it.
+        prepared: Box<Prepared>,
+    },
+    /// A hook rewrote a call, or wants a person to be asked about it. The call did not run.
+    Gated {
+        /// What it said.
+        gated: Box<Gated>,
     },
     /// A model request failed.
     Failed {
@@ -79,6 +89,8 @@ impl Report {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Report::Answered { .. } => "answered",
+            Report::Prepared { .. } => "prepared",
+            Report::Gated { .. } => "gated",
             Report::Failed { .. } => "failed",
             Report::CutOff { .. } => "cut_off",
             Report::Returned { .. } => "returned",
@@ -92,6 +104,8 @@ impl Report {
     pub(super) fn in_words(&self, ticket: Seq) -> String {
         match self {
             Report::Answered { .. } => format!("request {ticket} was answered"),
+            Report::Prepared { .. } => format!("request {ticket} was prepared by hooks"),
+            Report::Gated { .. } => format!("a hook held up call {ticket}"),
             Report::Failed { .. } => format!("request {ticket} failed"),
             Report::CutOff { .. } => format!("request {ticket} was cut off"),
             Report::Returned { .. } => format!("call {ticket} returned"),
@@ -112,6 +126,8 @@ impl Report {
             }
             Report::Summarised { result: Ok((text, _)), .. } => text.len(),
             Report::TaskDown { down } => down.text.len(),
+            Report::Prepared { prepared } => prepared.bytes(),
+            Report::Gated { gated } => gated.input.as_ref().map_or(0, |input| input.len()),
             Report::Failed { .. } | Report::Summarised { .. } | Report::TaskLeft => 0,
         }
     }

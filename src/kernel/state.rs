@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     kernel::{
         Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open,
-        OpenTable, Origin, Outcome, Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel, TaskEnd,
-        WentBack,
+        OpenTable, Origin, Outcome, PreparedFor, Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel,
+        TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
     tool::Todo,
@@ -380,6 +380,15 @@ pub struct Turn {
     /// How many times the turn was recovered from a crash since a person last let it go on.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recoveries: u32,
+    /// Whether hooks have seen the start of the turn.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) opened: bool,
+    /// What hooks added to the system prompt for the turn.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) system: Arc<str>,
+    /// What hooks made of the newest request, until it is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prepared: Option<PreparedFor>,
     /// How the newest answer ended, and what its request used.
     pub(crate) answered: Option<(Finish, Charge)>,
 }

@@ -20,6 +20,7 @@ pub(super) mod grants;
 pub(super) mod inbox;
 pub(super) mod judged;
 pub(super) mod outcome;
+pub(super) mod prepare;
 pub(super) mod question;
 pub(super) mod recover;
 pub(super) mod repeats;

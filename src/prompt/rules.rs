@@ -128,6 +128,54 @@ impl EnvironmentProvider for RuleFiles {
     }
 }
 
+/// Tells a session the text of files that the host names, such as a team's conventions: like rule files of the user, they are trusted,
+/// and told in their order. A file that is not there, or not text, is left out with a note.
+///
+/// ```
+/// use tamtam::runtime::InstructionFiles;
+///
+/// let builder = tamtam::Runtime::builder().environment(InstructionFiles::new(["/etc/acme/agents.md"]));
+/// # drop(builder);
+/// ```
+#[derive(Clone, Debug)]
+pub struct InstructionFiles {
+    files: Vec<PathBuf>,
+}
+
+impl InstructionFiles {
+    /// These files, by their whole paths: of each at most 32 KiB, of all together 64 KiB.
+    #[must_use]
+    pub fn new(files: impl IntoIterator<Item = impl Into<PathBuf>>) -> InstructionFiles {
+        InstructionFiles { files: files.into_iter().map(Into::into).collect() }
+    }
+
+    fn read(&self) -> Vec<Section> {
+        let mut found = Found::default();
+        for file in &self.files {
+            let folder = file.parent().and_then(|folder| Workspace::open(folder).ok());
+            let name = file.file_name().and_then(|name| name.to_str());
+            match (folder, name) {
+                (Some(folder), Some(name)) if file.symlink_metadata().is_ok() => found.take(&folder, name, None),
+                _ => found.left_out(&file.display().to_string(), file.clone(), "it is not there".to_owned()),
+            }
+        }
+        found.sections
+    }
+}
+
+impl EnvironmentProvider for InstructionFiles {
+    fn name(&self) -> &str {
+        "instructions"
+    }
+
+    fn sections<'a>(&'a self, _: &'a Place) -> BoxFuture<'a, Result<Vec<Section>, String>> {
+        let files = self.clone();
+        Box::pin(
+            async move { tokio::task::spawn_blocking(move || files.read()).await.map_err(|error| error.to_string()) },
+        )
+    }
+}
+
 fn named(level: &Path, name: &str) -> String {
     level.join(name).to_string_lossy().into_owned()
 }

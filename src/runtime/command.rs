@@ -84,8 +84,9 @@ impl Session {
     /// is busy.
     ///
     /// A command with an agent or a model is answered by that agent and that model, and what comes after it is not. A command with
-    /// `subtask`, or with an agent that is for tasks only, is a task in the background (as by [`Session::delegate`]): the
-    /// conversation gets its end, and nothing of its way.
+    /// `subtask` (such as `/review`), or with an agent that is for tasks only, is a task in the background (as by
+    /// [`Session::delegate`]) of that agent, also of one that is for sessions, and that model: the conversation gets its end, and
+    /// nothing of its way.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -93,11 +94,11 @@ impl Session {
     ///
     /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
     /// # let folder = tempfile::tempdir()?;
-    /// let model = Arc::new(Scripted::new([Reply::text("Nothing is wrong.")]));
+    /// let model = Arc::new(Scripted::new([Reply::text("There is a file already.")]));
     /// let runtime = Runtime::builder().in_memory().model(model).start().await?;
     /// let session = runtime.create(SessionOptions::new(folder.path())).await?;
-    /// let Commanded::Sent(receipt) = session.command("/review src", Delivery::Queue).await? else { panic!() };
-    /// assert_eq!(receipt.wait().await?.text, "Nothing is wrong.");
+    /// let Commanded::Sent(receipt) = session.command("/init", Delivery::Queue).await? else { panic!() };
+    /// assert_eq!(receipt.wait().await?.text, "There is a file already.");
     /// let Commanded::Said(words) = session.command("/undo", Delivery::Queue).await? else { panic!() };
     /// assert!(words.starts_with("Undid 1 message; /redo restores it. Files were not changed back"));
     /// runtime.shutdown().await;
@@ -116,7 +117,8 @@ impl Session {
             Does::Act(act) => self.act(act, &called).await.map(Commanded::Said),
             Does::Say(_) => match self.as_task(&called) {
                 Some(request) => {
-                    let options = TaskOptions { model: called.command.model.clone(), ..TaskOptions::default() };
+                    let options =
+                        TaskOptions { model: called.command.model.clone(), is_command: true, ..TaskOptions::default() };
                     let child = self.delegate(request, options).await?;
                     Ok(Commanded::Task(child.session().id().clone()))
                 }

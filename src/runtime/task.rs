@@ -54,6 +54,8 @@ pub struct TaskOptions {
     /// The model that answers the child; by default that of the agent, else the sender's. A continued session
     /// ([`TaskRequest::resume_token`]) keeps its own.
     pub model: Option<ModelRef>,
+    /// Whether the task is a command of a person, who may give it to any agent.
+    pub(super) is_command: bool,
 }
 
 impl TaskOptions {

@@ -13,7 +13,7 @@ use crate::{
         worker_context::WorkerContext,
     },
     error::SendError,
-    hook::{HookFailure, Operation},
+    hook::Operation,
     kernel::{self, Grant, Refusal},
     session::Session,
     words::message::Message,
@@ -31,7 +31,7 @@ impl Session {
             true => Ok(message),
             // Before the hooks: a hook that adds words would make it a message.
             false if kernel::says_nothing(&message) => Err(Refusal::Empty.into()),
-            false => self.through_hooks(message).await,
+            false => self.hooked().passed(message).await,
         }
     }
 
@@ -67,15 +67,5 @@ impl Session {
         let (shared, slot) = (self.shared.clone(), self.slot.clone());
         let (incarnation, ticket) = (slot.newest_incarnation().max(1), slot.told());
         WorkerContext { shared, slot, incarnation, ticket, turn: None, step: None, traced: Traced::default() }
-    }
-
-    /// What the input hooks make of a message. A failed hook that guards refuses it.
-    async fn through_hooks(&self, message: Message) -> Result<Message, SendError> {
-        let to = self.hooked();
-        let context = to.hook_context();
-        match self.shared.hooks.on_input(&context, message, &|failure| to.hook_failed(failure)).await {
-            Ok(message) => message.ok_or(SendError::Handled),
-            Err(HookFailure { hook, error, .. }) => Err(SendError::HookFailed { hook, error }),
-        }
     }
 }

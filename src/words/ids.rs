@@ -192,8 +192,8 @@ impl MessageId {
         MessageId(new_uuid().to_string().into())
     }
 
-    /// Whether only the runtime may give this id: `task-` or `branch-`, and a number. The runtime gives such ids to its own
-    /// messages (news of a child, the summary of a branch), and recognizes them by the id.
+    /// Whether only the runtime may give this id: `task-`, `branch-` or `hooks-`, and a number. The runtime gives such ids to its own
+    /// messages (news of a child, the summary of a branch, what hooks say at the start of a turn), and recognizes them by the id.
     ///
     /// ```
     /// use tamtam::MessageId;
@@ -202,7 +202,7 @@ impl MessageId {
     /// ```
     #[must_use]
     pub fn is_reserved(&self) -> bool {
-        self.is_of_task() || self.is_of_branch()
+        self.is_of_task() || self.is_of_branch() || self.is_of_hooks()
     }
 
     /// Whether the id is one of the runtime's: news of a child, or a summary. The id alone proves nothing: a sender may choose an
@@ -222,8 +222,17 @@ impl MessageId {
         MessageId(format!("{BRANCH}{entry}").into())
     }
 
+    /// The id of the message with what hooks said at the start of a turn, by the entry that recorded it.
+    pub(crate) fn of_hooks(entry: Seq) -> MessageId {
+        MessageId(format!("{HOOKS}{entry}").into())
+    }
+
     pub(crate) fn is_of_task(&self) -> bool {
         is_numbered(&self.0, TASK)
+    }
+
+    pub(crate) fn is_of_hooks(&self) -> bool {
+        is_numbered(&self.0, HOOKS)
     }
 
     pub(crate) fn is_of_branch(&self) -> bool {
@@ -234,6 +243,7 @@ impl MessageId {
 /// The prefixes of the reserved ids; the number of an entry follows.
 const TASK: &str = "task-";
 const BRANCH: &str = "branch-";
+const HOOKS: &str = "hooks-";
 
 fn is_numbered(id: &str, prefix: &str) -> bool {
     let number = id.strip_prefix(prefix).filter(|number| !number.is_empty());

@@ -101,11 +101,19 @@ fn records() -> Vec<Record> {
         Record::Withdrawn { id: "m-1".into() },
         Record::Delivered { ids: vec!["m-1".into()] },
         Record::Request(stored(request)),
+        Record::Prepared(stored(json!({
+            "turn": {"system": "Be short.", "messages": ["It is Tuesday."]},
+            "shown": [{"kept": [0, 1]}, {"new": {"item": "user", "id": "x", "parts": [{"type": "text", "text": "note"}]}}],
+            "reminders": ["Answer in English."], "hash": "dd",
+        }))),
         Record::Answer { answer, interrupted: false, estimated: Some(Usage::new(18, 5)), price: None },
         Record::RequestFailed { error, estimated: None, learned: Some(Learned::Window(8_192)) },
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
         Record::Call(stored(opened)),
-        Record::CallFacts { index: 0, facts: stored(facts) },
+        Record::CallFacts { index: 0, facts: stored(facts.clone()) },
+        Record::CallGated(stored(json!({
+            "hook": "house", "input": r#"{"path":"b"}"#, "facts": facts.clone(), "ask": "it is Friday", "passed": ["house"],
+        }))),
         Record::Ask { call: Seq(6), access: vec![Access::new("bash", "ls")], expires: Millis(600_000), question: None },
         Record::Ask { call: Seq(6), access: parts_of_a_command(), expires: Millis(600_000), question: None },
         Record::Ask {

@@ -27,6 +27,7 @@ mod formats;
 mod gates;
 #[cfg(feature = "tools")]
 mod hinted;
+mod hooked;
 mod host_children;
 mod host_code;
 mod host_context;

@@ -15,9 +15,9 @@ use std::{
 
 use crate::{
     actor::{call_context::CallContext, facts::may, tapes::Tapes, toolset::Toolset, worker_context::WorkerContext},
-    hook::HookCall,
+    hook::{HookCall, Hooks, Preparing},
     kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, Settings, State, toolset},
-    model::{Request, ToolSpec},
+    model::{Item, Request, ToolSpec},
     permission::{Globs, seen_from},
     tape::{TapeError, TapeStoreExt as _},
     tool::{Access, Held, Tool, ToolResult, arguments},
@@ -28,14 +28,18 @@ use crate::{
 /// The model request of a ticket. The same ticket gives the same request, also after a crash and after a change of the session's
 /// settings; the tools and their descriptions are those of `tools`.
 pub(super) fn request(tools: &Toolset, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
-    let mut request = Request::new(state.history.clone());
+    let prepared = open.prepared.as_deref();
+    let mut request = Request::new(prepared.map_or_else(|| state.history.clone(), |made| made.history(&state.history)));
     request.system = open.system.clone();
     request.params = open.params.clone();
     request.key = format!("{}/{ticket}", state.session);
     request.session = Some(state.session.clone());
     request.labels.clone_from(&state.settings.labels);
+    let last = open.last.then_some(LAST_STEP_REMINDER);
+    let reminders: Vec<&str> =
+        prepared.iter().flat_map(|made| &made.reminders).map(String::as_str).chain(last).collect();
+    request.reminder = (!reminders.is_empty()).then(|| reminders.join("\n\n").into());
     if open.last {
-        request.reminder = Some(LAST_STEP_REMINDER.into());
         return request;
     }
     let left_out = |name: &str| {
@@ -57,6 +61,20 @@ pub(super) fn request(tools: &Toolset, state: &State, ticket: Seq, open: &OpenRe
         }
     };
     request
+}
+
+/// What hooks are to make of an open request before it is sent; `None` where they have, or where none sees it.
+pub(super) fn preparing(hooks: &Hooks, state: &State, open: &OpenRequest) -> Option<Preparing> {
+    let turn = state.turn.as_ref().filter(|_| open.prepared.is_none())?;
+    let is_start = !turn.opened;
+    hooks.see_requests(is_start).then(|| {
+        let said = state.history.iter().filter_map(|item| match item.as_ref() {
+            Item::User(user) if turn.messages.contains(&user.id) => Some(user.text()),
+            _ => None,
+        });
+        let start = is_start.then(|| (said.collect::<Vec<_>>().join("\n\n"), PathBuf::from(&state.settings.workspace)));
+        Preparing::new(state.history.clone(), turn.step, state.todos(), start)
+    })
 }
 
 /// The choices of a tool that a request does not offer.
@@ -105,6 +123,7 @@ pub(super) fn call(
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         attempt: open.attempts,
+        passed: open.gate.as_ref().map(|gate| gate.passed.clone()).unwrap_or_default(),
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // The first call that spills creates the folder.
         spill: folders.spill.clone(),

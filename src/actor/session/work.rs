@@ -17,7 +17,7 @@ use crate::{
             live::{Live, Worker},
         },
         trace_link::Traced,
-        worker::{CallWorker, RequestWorker},
+        worker::{CallWorker, RequestJob, RequestWorker},
         worker_context::WorkerContext,
     },
     kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
@@ -99,20 +99,22 @@ impl Live {
     fn start_request(&mut self, ticket: Seq) {
         let mut post = self.post_in_span(ticket);
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
-        let model = open.model.clone();
-        let tools = self.tools.clone();
-        let mut request = build::request(&tools, &self.state, ticket, open);
-        request.trace.clone_from(&post.traced.context);
+        let (model, tools) = (open.model.clone(), self.tools.clone());
+        let job = match build::preparing(&self.shared.hooks, &self.state, open) {
+            Some(preparing) => RequestJob::Prepare(Box::new(preparing)),
+            None => {
+                let mut request = Box::new(build::request(&tools, &self.state, ticket, open));
+                request.trace.clone_from(&post.traced.context);
+                RequestJob::Send { model: model.clone(), request, settings: self.state.settings.clone(), tools }
+            }
+        };
         let doing = format!(
             "model {model}{}",
             if open.attempt > 1 { format!(", try {}", open.attempt) } else { String::new() }
         );
         let node = self.shared.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
         post.traced.node = Arc::downgrade(node.node());
-        let Some(worker) = RequestWorker::start(post, model, request, (self.state.settings.clone(), tools), node)
-        else {
-            return;
-        };
+        let Some(worker) = RequestWorker::start(post, job, node) else { return };
         self.workers.insert(ticket, Worker::Request(worker));
         fault!(self.shared.store.faults(), "session.request_started", self.slot.id.as_str());
     }
@@ -150,7 +152,9 @@ impl Live {
                     "call",
                     build::call_title(open, self.shared.tree_shows_arguments),
                 );
-                let Some(worker) = CallWorker::start(post, call, tool, context, node) else { return };
+                let Some(worker) = CallWorker::start(post, call, (tool, self.tools.clone()), context, node) else {
+                    return;
+                };
                 self.workers.insert(ticket, Worker::Call(worker));
                 fault!(self.shared.store.faults(), "session.call_started", self.slot.id.as_str());
             }

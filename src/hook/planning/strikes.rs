@@ -43,6 +43,16 @@ impl Strikes {
     }
 }
 
+impl Strikes {
+    /// The failures so far, the most frequent first, at most `max` of them.
+    pub(super) fn newest(&self, max: usize) -> Vec<String> {
+        let mut all: Vec<_> = self.0.iter().collect();
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let line = |((tool, class), count): (&(String, String), &u32)| format!("{tool}, {count} times: {class}");
+        all.into_iter().take(max).map(line).collect()
+    }
+}
+
 /// The class of a failure; `None` for what is not a failure of the call.
 fn class(result: &ToolResult) -> Option<String> {
     match result.error {

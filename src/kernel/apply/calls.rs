@@ -38,6 +38,7 @@ impl State {
             bytes: None,
             confined: false,
             answers: Vec::new(),
+            gate: None,
         };
         self.put_open(ticket, Open::Call(opened));
         self.in_turn(|turn| turn.batch.push(BatchItem { ticket, result: None }));
@@ -58,7 +59,7 @@ impl State {
         });
     }
 
-    pub(super) fn in_call(&mut self, ticket: Seq, change: impl FnOnce(&mut OpenCall)) {
+    pub(in crate::kernel) fn in_call(&mut self, ticket: Seq, change: impl FnOnce(&mut OpenCall)) {
         if let Some(Open::Call(call)) = self.open.get_mut(&ticket) {
             change(call);
         }

@@ -82,10 +82,11 @@ impl State {
             price: request.price,
             reserved: request.reserved,
             hash: request.hash.clone(),
-            system: self.settings.system.clone(),
+            system: self.system(),
             params: request.params(&self.settings.params),
             tools: self.settings.allowed_tools(),
             masked: request.masked.clone(),
+            prepared: self.prepared_before(request.attempt),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));
@@ -121,6 +122,7 @@ impl State {
         };
         self.in_turn(|turn| {
             turn.retries = 0;
+            turn.prepared = None;
             turn.overflowed = false;
             turn.overflows = 0;
             turn.refused.clear();

@@ -158,11 +158,14 @@ pub(in crate::kernel) fn for_call(draft: &mut Draft<'_>, call: &OpenCall) -> Opt
     if draft.state.budget_ask().is_some() || draft.state.is_ending() {
         return None;
     }
-    // A call that ran before a crash, and was asked about again, still holds the bytes of its result.
-    let held = call.bytes.filter(|_| call.attempts > 0);
+    // A call that ran before a crash, and was asked about again, still holds the bytes of its result; so does one that a hook held
+    // up, and that was counted when it began.
+    let is_held_up = call.gate.is_some();
+    let held = call.bytes.filter(|_| call.attempts > 0 || is_held_up);
     let more = |resource| draft.state.breach(resource, 1);
+    let calls = || if is_held_up { None } else { more(Resource::Calls) };
     let bytes = || if held.is_some() { None } else { more(Resource::Bytes) };
-    let Some(breach) = time(draft).or_else(|| more(Resource::Calls)).or_else(bytes) else {
+    let Some(breach) = time(draft).or_else(calls).or_else(bytes) else {
         return Some(held.or_else(|| draft.state.room(Resource::Bytes).map(|left| left.min(RESULT_BYTES_MAX))));
     };
     // Running calls go on and give back what they hold; after that the check is made again.

@@ -81,7 +81,7 @@ impl Carried {
 pub(crate) enum Speaker {
     /// The host, for a person or a program.
     Host,
-    /// The runtime, with the news of a task for instance. Its words are summed up as everything else is.
+    /// The runtime, with the news of a task for instance, or a hook at the start of a turn. Its words are summed up as everything else is.
     Runtime,
     /// The runtime, with the summary of a branch.
     Branch,
@@ -90,7 +90,7 @@ pub(crate) enum Speaker {
 impl Speaker {
     /// The speaker of an item that the model reads as a user's, by its id.
     pub(crate) fn of(user: &UserItem) -> Speaker {
-        match (user.id.is_of_branch(), user.id.is_of_task()) {
+        match (user.id.is_of_branch(), user.id.is_of_task() || user.id.is_of_hooks()) {
             (true, _) => Speaker::Branch,
             (_, true) => Speaker::Runtime,
             _ => Speaker::Host,

@@ -48,6 +48,8 @@ pub(in crate::kernel) fn with_steering(draft: &Draft<'_>) -> (Window, u64) {
 /// Our estimate of the whole next request, in tokens.
 pub(in crate::kernel) fn estimated(draft: &Draft<'_>) -> u64 {
     let state = &draft.state;
-    let beside = of_text(&state.settings.system).saturating_add(draft.env.tools_tokens(&state.env));
+    let added = state.turn.as_ref().map_or(0, |turn| of_text(&turn.system));
+    let beside =
+        of_text(&state.settings.system).saturating_add(draft.env.tools_tokens(&state.env)).saturating_add(added);
     state.context.estimated.saturating_add(beside)
 }

@@ -148,6 +148,12 @@ impl Transcript {
                     delivered.collect::<Vec<_>>().iter().map(|message| self.as_told(message)).collect();
                 self.messages.extend(delivered);
             }
+            Record::Prepared(prepared) => {
+                if let Some(said) = prepared.said(entry) {
+                    let message = self.as_told(&said);
+                    self.messages.push(message);
+                }
+            }
             Record::Request(request) => {
                 self.requested = Some((entry.time, request.model.clone(), request.price));
                 if request.attempt == 1 {

@@ -96,10 +96,12 @@ pub(crate) fn kept(mut words: String) -> String {
 /// The failure that takes the place of a report that cannot be recorded: its ticket has failed, for the reason `why`.
 pub(super) fn failure(report: &Report, why: &str) -> Report {
     match report {
-        Report::Answered { .. } | Report::Failed { .. } | Report::CutOff { .. } => {
+        Report::Answered { .. } | Report::Prepared { .. } | Report::Failed { .. } | Report::CutOff { .. } => {
             Report::Failed { error: ModelError::new(ErrorKind::Crashed, why) }
         }
-        Report::Returned { .. } => Report::Returned { result: ToolResult::failed(ErrorReason::Unknown, why) },
+        Report::Gated { .. } | Report::Returned { .. } => {
+            Report::Returned { result: ToolResult::failed(ErrorReason::Unknown, why) }
+        }
         Report::Summarised { lost, .. } => Report::Summarised { result: Err(why.into()), lost: *lost },
         Report::TaskDown { .. } => {
             Report::TaskDown { down: Down::without_a_word(DownReason::Lost { error: why.to_owned() }) }

@@ -218,7 +218,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let Some(fit) = spending::for_request(draft, &model, by_window.unwrap_or(wanted)) else { return };
     let Fit { model, price, reserved, output_max, instead } = fit;
     let max_output = output_max.or(by_window);
-    let system = short_hash(settings.system.as_bytes());
+    let system = short_hash(draft.state.system().as_bytes());
     let tools = match last {
         true => String::new(),
         false => draft.env.toolbox_hash(&draft.state.env).to_owned(),

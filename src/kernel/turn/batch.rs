@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::{
     kernel::{
-        AskClosedWhy, CallOpened, CallState, CallVerdict, Open, OpenCall, Outcome, Record, Steering, Stop,
+        AskClosedWhy, CallGate, CallOpened, CallState, CallVerdict, Open, OpenCall, Outcome, Record, Steering, Stop,
         budget::spending,
         draft::Draft,
         state::Next,
@@ -258,6 +258,13 @@ fn judge(draft: &Draft<'_>, call: &OpenCall) -> Ruling {
             verdict.judgement.action = Action::Ask;
         }
         Repetition::Ask(_) | Repetition::Free => {}
+    }
+    if verdict.judgement.action != Action::Deny {
+        for ask in call.gate.iter().flat_map(|gate| &gate.asks) {
+            verdict.asked.insert(access.len());
+            access.push(Access::new(CallGate::PERMISSION, ask));
+            verdict.judgement.action = Action::Ask;
+        }
     }
     match verdict.judgement.action {
         Action::Allow => Ruling::Run { confined: verdict.confined },

@@ -243,7 +243,12 @@ fn settings(
     let above = &state.settings;
     let agents = parent.agents();
     let names = |agent: &str| above.names_agent(agent, &parent.shared.globs);
-    let agent = agents.subagent_among(&request.agent, names).map_err(|error| refused(error.to_string()))?;
+    // A person may give a command to any agent; a model chooses among the subagents.
+    let of_command = agents.get(&request.agent).filter(|agent| options.is_command && !agent.hidden);
+    let agent = match of_command {
+        Some(agent) => agent,
+        None => agents.subagent_among(&request.agent, names).map_err(|error| refused(error.to_string()))?,
+    };
     let mut made = SessionOptions::from_agent(agent, &above.workspace).map_err(|error| refused(error.to_string()))?;
     let agent_rules = made.agent_rules.take();
     made.id = Some(child.clone());

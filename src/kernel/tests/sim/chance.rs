@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use tamtam::{
-    Seq,
+    Part, Seq,
     kernel::{
         Abort, AnswerAsk, BeginAnchor, BranchRequest, BranchSummary, Compact, Configure, Delivery, EditMessage, End,
-        GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, Open, OpenBranch, Pause, PinMessage, ReplyTo,
-        Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Steering, SumUpBranch, UndoCompaction,
-        UnpinMessage, WithdrawMessage,
+        Gated, GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, Open, OpenBranch, Pause, PinMessage,
+        Prepared, ReplyTo, Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Shown, Steering,
+        SumUpBranch, TurnAdded, UndoCompaction, UnpinMessage, WithdrawMessage,
     },
-    model::{AnswerPart, ErrorKind, ModelAnswer, ModelError, Usage},
+    model::{AnswerPart, ErrorKind, Item, ModelAnswer, ModelError, Usage, UserItem},
     permission::{Action, Ruleset},
     session::{ErrorReason, Finish},
     tool::ToolResult,
@@ -373,16 +373,55 @@ impl World {
         match (worker.work, stopped) {
             (Job::Summary, _) => self.summarised(ticket),
             (Job::Request, true) => Report::CutOff { partial: self.partial(), thrown_away: 0 }.of(ticket),
+            (Job::Request, false) if self.rng.percent(12) && self.is_unprepared(ticket) => {
+                Report::Prepared { prepared: Box::new(self.prepared()) }.of(ticket)
+            }
             (Job::Request, false) if self.rng.percent(12) => Report::Failed { error: self.error() }.of(ticket),
             (Job::Request, false) => Report::Answered { answer: self.answer(ticket), calls: Vec::new() }.of(ticket),
             (Job::Call, true) => {
                 Report::Returned { result: ToolResult::failed(ErrorReason::Aborted, "stopped") }.of(ticket)
+            }
+            (Job::Call, false) if self.rng.percent(5) => {
+                Report::Gated { gated: Box::new(self.gated(ticket)) }.of(ticket)
             }
             (Job::Call, false) if self.rng.percent(20) => {
                 let reason = self.rng.pick(&[ErrorReason::Failed, ErrorReason::Timeout, ErrorReason::Blocked]);
                 Report::Returned { result: ToolResult::failed(reason, "it went wrong") }.of(ticket)
             }
             (Job::Call, false) => Report::Returned { result: ToolResult::ok(format!("result of {ticket}")) }.of(ticket),
+        }
+    }
+
+    fn is_unprepared(&self, ticket: Seq) -> bool {
+        matches!(self.state.open.get(&ticket), Some(Open::Request(open)) if open.prepared.is_none())
+    }
+
+    /// What hooks made of a request, by chance.
+    fn prepared(&mut self) -> Prepared {
+        let items = self.state.history.len();
+        let is_start = self.state.turn.as_ref().is_some_and(|turn| !turn.opened);
+        let turn = is_start.then(|| TurnAdded {
+            system: self.rng.pick(&["", "Be short."]).to_owned(),
+            messages: self.rng.pick(&[vec![], vec!["note".to_owned()]]),
+        });
+        let note = Item::User(UserItem::new("x".into(), vec![Part::text("note of a hook")]));
+        let shown = self.rng.pick(&[None, Some(vec![Shown::Kept(0, items), Shown::New(Box::new(note))])]);
+        let reminders = self.rng.pick(&[vec![], vec!["remember".to_owned()]]);
+        Prepared { turn, shown, reminders, ..Prepared::default() }
+    }
+
+    /// What a hook made of a call, by chance.
+    fn gated(&mut self, ticket: Seq) -> Gated {
+        // Its worker has asked the hooks, and not the tool.
+        self.ran.entry(ticket).and_modify(|ran| *ran = ran.saturating_sub(1));
+        let facts = self.state.call(ticket).map(|call| call.facts.clone());
+        let passed = self.state.call(ticket).and_then(|call| call.gate.clone());
+        let mut passed = passed.map(|gate| gate.passed.clone()).unwrap_or_default();
+        passed.push("hook".to_owned());
+        let gated = Gated { hook: "hook".into(), passed, ..Gated::default() };
+        match self.rng.percent(50) {
+            true => Gated { ask: Some("why".into()), ..gated },
+            false => Gated { input: Some(r#"{"other":1}"#.into()), facts, ..gated },
         }
     }
 

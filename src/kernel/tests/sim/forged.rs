@@ -16,9 +16,9 @@ use tamtam::{
     Message, Millis, Seq,
     kernel::{
         Abort, Adopt, AnswerAsk, BeginAnchor, Bill, Branch, Compact, Configure, Delivery, End, Entry, Env,
-        GiveUpBranch, GoOn, Grant, HandOff, Input, Link, NoSummary, Open, PinMessage, Point, Record, ReplyTo, Report,
-        Resume, RollBack, RollbackTarget, SendMessage, Settings, Spawn, State, Steering, TaskOrder, Trail, Transcript,
-        Undone, context::Window, decide, look_back, plan_merge,
+        GiveUpBranch, GoOn, Grant, HandOff, Input, Link, NoSummary, Open, PinMessage, Point, Prepared, Record, ReplyTo,
+        Report, Resume, RollBack, RollbackTarget, SendMessage, Settings, Shown, Spawn, State, Steering, TaskOrder,
+        Trail, Transcript, Undone, context::Window, decide, look_back, plan_merge,
     },
     model::{ErrorKind, ModelAnswer, ModelError},
     ops::replay::Replay,
@@ -145,9 +145,14 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
                 all.push(Report::Answered { answer, calls: Vec::new() }.of(ticket));
                 let error = ModelError::new(rng.pick(&[ErrorKind::Network, ErrorKind::ContextOverflow]), "no");
                 all.push(Report::Failed { error }.of(ticket));
+                let shown = Some(vec![Shown::Kept(usize::MAX, usize::MAX)]);
+                all.push(Report::Prepared { prepared: Box::new(Prepared { shown, ..Prepared::default() }) }.of(ticket));
                 all.push(Report::CutOff { partial: vec![text("half")], thrown_away: 0 }.of(ticket));
             }
-            Open::Call(_) => all.push(Report::Returned { result: ToolResult::ok("ok") }.of(ticket)),
+            Open::Call(_) => all.extend([
+                Report::Gated { gated: Box::default() }.of(ticket),
+                Report::Returned { result: ToolResult::ok("ok") }.of(ticket),
+            ]),
             Open::Ask(_) | Open::BudgetAsk(_) => {
                 all.push(AnswerAsk { ask: ticket, grant: Grant::Once, who: None, rules: None, digest: None }.to(reply));
             }

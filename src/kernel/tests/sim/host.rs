@@ -212,7 +212,7 @@ impl Host {
             let merged = ["fork-", "task-"].iter().any(|own| user.id.as_str().starts_with(own)) && !is_known;
             // News of two sessions' children may go by the same name.
             let merged = merged || (state.merged.is_some() && user.id.as_str().starts_with("task-"));
-            if user.id.as_str().starts_with("branch-") || merged {
+            if ["branch-", "hooks-"].iter().any(|own| user.id.as_str().starts_with(own)) || merged {
                 continue;
             }
             let said = Message { parts: user.parts.clone(), ..Message::user("") }.text();
