@@ -58,6 +58,8 @@ struct Client {
     name: String,
     shows: Shows,
     has_forms: bool,
+    /// Whether it gives the text of files.
+    has_files: bool,
 }
 
 /// A request without an answer.
@@ -104,7 +106,7 @@ impl Connection {
         Err(Fault::failed(format!("{max} sessions are open here, which is the most: close one")).kind("limit"))
     }
 
-    pub(crate) fn hold(&self, id: SessionId, held: Held) -> Result<(), Fault> {
+    pub(crate) fn hold(&self, id: SessionId, workspace: &str, held: Held) -> Result<(), Fault> {
         let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked again, because others may have come in between.
         if all.len() >= self.options.sessions_max && !all.contains_key(&id) {
@@ -113,17 +115,22 @@ impl Connection {
                 Fault::failed(format!("{max} sessions are open here, which is the most: close one")).kind("limit")
             );
         }
+        if self.client.get().is_some_and(|client| client.has_files) {
+            self.options.unsaved.add(&id, workspace, &self.peer);
+        }
         all.insert(id, Arc::new(held));
         Ok(())
     }
 
     pub(crate) fn let_go(&self, id: &SessionId) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.options.unsaved.remove(id, &self.peer);
     }
 
     /// Lets all sessions go: the client is gone.
     pub(crate) fn end(&self) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
+        held.keys().for_each(|id| self.options.unsaved.remove(id, &self.peer));
     }
 
     pub(crate) fn shows(&self) -> Shows {
@@ -159,7 +166,10 @@ impl Connection {
                     let connection = self.clone();
                     tasks.spawn(async move { prompt::cancel(&connection, params).await });
                 }
-                "$/cancel_request" => self.stop(|id, _| *id == params["requestId"].to_string()),
+                "$/cancel_request" => {
+                    let meant = params["requestId"].to_string();
+                    self.stop(|id, _| *id == meant);
+                }
                 // A client of another version may tell more.
                 _ => {}
             },
@@ -254,6 +264,7 @@ impl Connection {
                 compactions: capabilities["session"]["compaction"].is_object(),
             },
             has_forms: capabilities["elicitation"]["form"].is_object(),
+            has_files: capabilities["fs"]["readTextFile"] == true,
         };
         if self.client.set(client).is_err() {
             return Err(Fault::no_request("the connection is initialized already"));

@@ -18,7 +18,8 @@
 //! What a client sends in mid-run steers (`_session/steering`), and the client is told what became of it: `docs/EDITORS.md`. The
 //! files, in the order in which a line meets them: `serve` and `wire` (lines in and out), `rpc` (what a line is, and how it is
 //! refused), `connection` (requests), then `sessions`, `prompt`, `settings`, `extensions`; `held` shows what happens in a session,
-//! by `updates` and `calls`; `asks` puts questions, over `peer`; `content` reads and writes blocks.
+//! by `updates` and `calls`; `asks` puts questions, over `peer`; `content` reads and writes blocks;
+//! `unsaved` is a hook that asks for what the editor has not saved.
 //!
 //! A change must keep this: each queue, list and wait that a client can fill has a bound; an answer of a client is for the question
 //! that it was shown, or decides nothing; and what a session does never waits for a client.
@@ -36,8 +37,10 @@ mod rpc;
 mod serve;
 mod sessions;
 mod settings;
+mod unsaved;
 mod updates;
 mod wire;
 
 pub use options::{AcpOptions, HandedServer};
 pub use serve::{ServeError, serve};
+pub use unsaved::UnsavedFiles;

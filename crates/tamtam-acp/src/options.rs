@@ -13,6 +13,8 @@ use tamtam::{
     permission::{Profile, Ruleset},
 };
 
+use crate::unsaved::UnsavedFiles;
+
 type NewSession = dyn Fn(&Path) -> Result<SessionOptions, String> + Send + Sync;
 type Rights = dyn Fn(&Path, Profile) -> Result<Vec<Ruleset>, String> + Send + Sync;
 type Offered = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -34,6 +36,7 @@ pub struct AcpOptions {
     pub(crate) new_session: Option<Arc<NewSession>>,
     pub(crate) rights: Option<Arc<Rights>>,
     pub(crate) tool_servers: Option<Arc<ToolServers>>,
+    pub(crate) unsaved: UnsavedFiles,
 }
 
 /// A program that a client names as a server of tools (MCP, over its standard input and output).
@@ -62,6 +65,7 @@ impl Default for AcpOptions {
             new_session: None,
             rights: None,
             tool_servers: None,
+            unsaved: UnsavedFiles::new(),
         }
     }
 }
@@ -87,6 +91,12 @@ impl AcpOptions {
         rights: impl Fn(&Path, Profile) -> Result<Vec<Ruleset>, String> + Send + Sync + 'static,
     ) -> Self {
         AcpOptions { rights: Some(Arc::new(rights)), ..self }
+    }
+
+    /// Asks clients that show their files for what is not saved; the same hook is the runtime's.
+    #[must_use]
+    pub fn unsaved(self, unsaved: UnsavedFiles) -> Self {
+        AcpOptions { unsaved, ..self }
     }
 
     /// Starts the servers of tools that a client names with a session, and offers their tools; without it, naming one is an error.

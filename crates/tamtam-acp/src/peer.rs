@@ -35,6 +35,11 @@ impl Peer {
         Peer { out, next: Arc::new(AtomicU64::new(1)), waiting: Arc::default() }
     }
 
+    /// Whether both are one client.
+    pub(crate) fn is(&self, other: &Peer) -> bool {
+        Arc::ptr_eq(&self.next, &other.next)
+    }
+
     /// Waits while the client reads slowly.
     async fn send(&self, frame: &Value) -> Result<(), Gone> {
         self.out.send(frame.to_string()).await.map_err(|_| Gone)

@@ -138,13 +138,19 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 /// Takes the message back, or ends the turn that reads it. `None` where it is taken back.
 async fn taken_back(connection: &Connection, held: &Held, receipt: &Receipt) -> Result<Option<Answer>, Fault> {
-    match held.session.withdraw(receipt.message.clone()).await {
-        Ok(()) => return Ok(None),
-        Err(SendError::Refused(Refusal::NotWaiting { .. })) => {}
-        Err(error) => return Err(error.into()),
+    loop {
+        match held.session.withdraw(receipt.message.clone()).await {
+            Ok(()) => return Ok(None),
+            Err(SendError::Refused(Refusal::NotWaiting { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        held.session.abort(format!("{} cancelled it", connection.client_name())).await?;
+        match receipt.wait().await {
+            // Its turn was ended before the model read it, so it waits again.
+            Err(SendError::Refused(Refusal::OnHold { .. })) => {}
+            answer => return Ok(Some(answer?)),
+        }
     }
-    held.session.abort(format!("{} cancelled it", connection.client_name())).await?;
-    Ok(Some(receipt.wait().await?))
 }
 
 fn answered(receipt: &Receipt, answer: &Answer) -> Result<Value, Fault> {

@@ -6,6 +6,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -30,6 +31,10 @@ use crate::{
 
 /// How many servers of tools a client may name with a session.
 const SERVERS_MAX: usize = 16;
+
+/// How often a session that another process has is tried, and how long in between: about five seconds in all.
+const CLAIM_TRIES_MAX: u32 = 20;
+const CLAIM_TRY_AGAIN: Duration = Duration::from_millis(250);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,7 +116,7 @@ async fn take_up(connection: &Arc<Connection>, given: Value, way: Way) -> Result
     }
     offer(connection, place).await?;
     // The first stream listens from before the session goes on, so that what it asks at once is not denied.
-    let (session, listening) = connection.runtime.open_heard(&id).await?;
+    let (session, listening) = opened(connection, &id).await?;
     let entries = session.entries().await?;
     let state = State::fold(&entries).ok_or_else(|| Fault::not_found(format!("session {id} has no entry yet")))?;
     let events = session.events_after(state.seq).await?;
@@ -122,6 +127,17 @@ async fn take_up(connection: &Arc<Connection>, given: Value, way: Way) -> Result
     };
     let result = chosen(connection, &state);
     hold(connection, session, events, state, past, result).await
+}
+
+/// Opens a session. The process of a client that died a moment ago may still have it, so this waits for that.
+async fn opened(connection: &Connection, id: &SessionId) -> Result<(Session, EventStream), Fault> {
+    for _ in 1..CLAIM_TRIES_MAX {
+        match connection.runtime.open_heard(id).await {
+            Err(error) if error.kind() == Kind::Busy => tokio::time::sleep(CLAIM_TRY_AGAIN).await,
+            opened => return Ok(opened?),
+        }
+    }
+    Ok(connection.runtime.open_heard(id).await?)
 }
 
 /// Tells the client the past, and shows it what comes once it has the answer.
@@ -146,6 +162,7 @@ async fn hold(
         connection.tell_update(session.id(), plan).await?;
     }
     let (start, started) = oneshot::channel();
+    let workspace = state.settings.workspace.clone();
     let beginning = Beginning {
         session: session.clone(),
         events,
@@ -155,7 +172,7 @@ async fn hold(
         options: connection.options.clone(),
         answers: Arc::new(connection.answers()),
     };
-    connection.hold(session.id().clone(), Held::begin(beginning, started))?;
+    connection.hold(session.id().clone(), &workspace, Held::begin(beginning, started))?;
     Ok(Done { result, then: Some(start) })
 }
 

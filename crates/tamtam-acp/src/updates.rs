@@ -423,3 +423,5 @@ fn receipt(message: &MessageId, state: &str, event: &Event) -> Value {
     let receipt = json!({ "message": message, "state": state, "seq": event.id.seq, "turn": event.turn });
     json!({ "sessionUpdate": "session_info_update", "_meta": { "tamtam": { "receipt": receipt } } })
 }
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tamtam::{Runtime, permission::Profile};
-use tamtam_acp::{AcpOptions, HandedServer, serve};
+use tamtam_acp::{AcpOptions, HandedServer, UnsavedFiles, serve};
 use tamtam_mcp::{ServerConfig, Servers};
 use tamtam_server::NewSession;
 
@@ -54,8 +54,12 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     let servers = Configured::of_user(environment);
     servers.not_used.iter().for_each(|why| note(why));
     // An editor takes up its own sessions; those of others stay as they are.
+    let unsaved = UnsavedFiles::new();
+    let host = host.hook(unsaved.clone());
     let runtime = builder(store, choice, &turn, host, environment).without_auto_resume().start().await?;
-    let ended = serve_editor(&given, servers, &runtime, offered, environment, &mut signals).await;
+    let mut options = options(&given.turn, &runtime, environment).unsaved(unsaved);
+    options.models = offered;
+    let ended = serve_editor(&given, servers, &runtime, options, environment, &mut signals).await;
     let left = runtime.shutdown().await;
     ended?;
     match left.is_empty() {
@@ -69,7 +73,7 @@ async fn serve_editor(
     given: &AcpArguments,
     servers: Configured,
     runtime: &Runtime,
-    models: Vec<tamtam::ModelRef>,
+    options: AcpOptions,
     environment: &Environment,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
@@ -78,8 +82,6 @@ async fn serve_editor(
     if let Some(door) = &door {
         note(&format!("listening on {}", door.at));
     }
-    let mut options = options(&given.turn, runtime, environment);
-    options.models = models;
     let served = tokio::select! {
         served = serve(runtime.clone(), options, tokio::io::stdin(), tokio::io::stdout()) => served,
         () = signals.next() => Ok(()),

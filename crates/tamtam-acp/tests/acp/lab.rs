@@ -9,7 +9,7 @@ use tamtam::{
     permission::{Action, Rule, Ruleset},
     tool::{self, NoArguments, Question},
 };
-use tamtam_acp::{AcpOptions, serve};
+use tamtam_acp::{AcpOptions, UnsavedFiles, serve};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split},
     sync::Notify,
@@ -35,6 +35,7 @@ fn reply(request: &Request) -> Reply {
         ("write", text) => Reply::text("I write.").with_call("write", json!({ "path": "a.txt", "content": text })),
         ("outside", _) => Reply::call("write", json!({ "path": "../outside.txt", "content": "x" })),
         ("read", _) => Reply::call("look", json!({})),
+        ("see", _) => Reply::call("read", json!({ "path": "a.txt" })),
         ("gate", _) => Reply::call("gate", json!({})).with_call("look", json!({})),
         ("question", _) => Reply::call("question", json!({})),
         ("todo", _) => Reply::call("todo_write", json!({ "todos": [{ "content": "one", "status": "pending" }] })),
@@ -59,9 +60,11 @@ pub struct Lab {
     pub folder: tempfile::TempDir,
     pub runtime: Runtime,
     pub gate: Arc<Gate>,
+    /// Where a test looks for what editors have not saved.
+    pub unsaved: UnsavedFiles,
 }
 
-pub async fn runtime(folder: &Path, gate: &Arc<Gate>) -> Runtime {
+pub async fn runtime(folder: &Path, gate: &Arc<Gate>, unsaved: &UnsavedFiles) -> Runtime {
     let waits = gate.clone();
     let gate = tool::typed("gate", "Waits until it is let go.", move |_: NoArguments, _| {
         let waits = waits.clone();
@@ -77,14 +80,8 @@ pub async fn runtime(folder: &Path, gate: &Arc<Gate>) -> Runtime {
     });
     let tools = tamtam::tools::with_todos(&tamtam::tools::full()).with(gate).with(look).with(question);
     let model = Arc::new(Scripted::from_fn(reply));
-    Runtime::builder()
-        .store(folder.join("store"))
-        .model(model)
-        .tools(tools)
-        .without_auto_resume()
-        .start()
-        .await
-        .unwrap()
+    let builder = Runtime::builder().store(folder.join("store")).model(model).tools(tools).hook(unsaved.clone());
+    builder.without_auto_resume().start().await.unwrap()
 }
 
 pub fn options() -> AcpOptions {
@@ -97,8 +94,8 @@ impl Lab {
     pub async fn new() -> Lab {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("work")).unwrap();
-        let gate = Arc::new(Gate::default());
-        Lab { runtime: runtime(folder.path(), &gate).await, folder, gate }
+        let (gate, unsaved) = (Arc::new(Gate::default()), UnsavedFiles::new());
+        Lab { runtime: runtime(folder.path(), &gate, &unsaved).await, folder, gate, unsaved }
     }
 
     pub fn work(&self) -> std::path::PathBuf {
@@ -132,8 +129,8 @@ impl Lab {
     /// The agent's process dies, and another one comes.
     pub async fn restarted(self) -> Lab {
         assert!(self.runtime.shutdown().await.is_empty());
-        let gate = Arc::new(Gate::default());
-        Lab { runtime: runtime(self.folder.path(), &gate).await, folder: self.folder, gate }
+        let (gate, unsaved) = (Arc::new(Gate::default()), UnsavedFiles::new());
+        Lab { runtime: runtime(self.folder.path(), &gate, &unsaved).await, folder: self.folder, gate, unsaved }
     }
 
     pub async fn end(self) {

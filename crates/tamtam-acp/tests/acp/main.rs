@@ -1,5 +1,5 @@
 //! The Agent Client Protocol over pipes in memory: one runtime, any number of clients, frames as they are on the wire.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub)]
 
 mod choices;
 mod hostile;
@@ -7,3 +7,4 @@ mod lab;
 mod load;
 mod steer;
 mod talk;
+mod unsaved;
