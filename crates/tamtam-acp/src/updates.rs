@@ -215,16 +215,20 @@ impl Updates {
                     "status": "pending",
                 }));
             }
-            EventKind::PartUpdated { part } => match part {
-                Part::Text(part) => confirm(TEXT, &step, &part.text, &mut self.text, &mut updates),
-                Part::Reasoning(part) => confirm(THOUGHT, &step, &part.text, &mut self.thought, &mut updates),
-                Part::Tool(part) => {
-                    if let ToolState::Pending { input } = &part.state {
-                        updates.extend(self.made(&part.call, &part.tool, input));
+            EventKind::PartUpdated { part } => {
+                // The answer is on the tape: a piece of it that comes now is an old one.
+                self.request = None;
+                match part {
+                    Part::Text(part) => confirm(TEXT, &step, &part.text, &mut self.text, &mut updates),
+                    Part::Reasoning(part) => confirm(THOUGHT, &step, &part.text, &mut self.thought, &mut updates),
+                    Part::Tool(part) => {
+                        if let ToolState::Pending { input } = &part.state {
+                            updates.extend(self.made(&part.call, &part.tool, input));
+                        }
                     }
+                    _ => {}
                 }
-                _ => {}
-            },
+            }
             EventKind::CallStarted { ticket, call, name, input, .. } => {
                 if !self.calls.contains_key(call) {
                     updates.extend(self.made(call, name, input));

@@ -75,6 +75,9 @@ fn a_text_with_a_hole_is_never_shown() {
     assert_eq!(Screen::new(false).text(&missed), "abc");
     let late = [delta(4, 7, "c"), whole(5, "abc"), started(9), delta(9, 1, "d"), whole(10, "d")];
     assert_eq!(Screen::new(true).text(&late), "abcd");
+    // Pieces that come after the whole are old ones.
+    let stale = [started(4), whole(5, "abc"), delta(4, 1, "a"), delta(4, 2, "b"), started(6)];
+    assert_eq!(Screen::new(false).text(&stale), "abc");
     let mut lagged = Screen::new(false);
     assert_eq!(lagged.text(&[started(4), delta(4, 1, "a")]), "a");
     lagged.0.lagged();
