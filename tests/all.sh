@@ -31,6 +31,13 @@ if ! (cd crates/tamtam-mcp/tests/npm && npm ci --no-audit --no-fund --loglevel=e
   exit 1
 fi
 
+# The clients of the Agent Client Protocol of others, and its schema (npm, pinned by a lock file).
+judges=crates/tamtam-acp/tests/judges
+if ! (cd "$judges" && npm ci --no-audit --no-fund --loglevel=error); then
+  echo "failed to install the clients of the Agent Client Protocol: node and npm are needed" >&2
+  exit 1
+fi
+
 # run NAME COMMAND…: runs one part, keeps its output, and goes on. A part that fails without a failed test of its own (it did not
 # build, it broke off) counts as one failure.
 run() {
@@ -60,7 +67,7 @@ cargo_test() {
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
 run build cargo_test --no-run --lib --bins --tests --benches
 # The core's tests leave their events for the part `wire`.
-TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp
+TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp --test acp
 run bdd cargo_test --test bdd
 run doc cargo_test --doc
 # The page: its values, and then the whole of it in a browser, over the program.
@@ -68,6 +75,8 @@ run page-values npm --prefix "$page" test
 run page node "$page/run.mjs" --start target/debug/tamtam
 # The wire: what the server says it does, held against what it does by programs that are not ours; and the example clients.
 run wire bash tests/wire/run.sh
+# Editors: clients that are not ours drive the program, and every line is held against the protocol's schema.
+run editors node "$judges/run.mjs" target/debug/tamtam
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
@@ -118,7 +127,7 @@ while read -r p f; do
   failed=$((failed + f))
 done < <(
   cat "$results"/*.log | sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p'
-  for part in bdd page-values page wire hosts first-hour api weight coverage-tests features; do
+  for part in bdd page-values page wire editors hosts first-hour api weight coverage-tests features; do
     sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$results/$part.log" | tail -n 1
   done
 )

@@ -6,6 +6,7 @@
 //! The doc comments on commands and arguments are the texts of `--help`: a change to one changes what users read. A change must not
 //! look at the store, the variables or a folder here: arguments are refused for their form alone, before anything is opened.
 
+mod acp;
 mod mcp;
 pub(super) mod remote;
 mod sessions;
@@ -25,6 +26,7 @@ use super::{
     sandboxed::SandboxArguments,
 };
 
+pub(super) use acp::AcpArguments;
 pub(super) use mcp::{McpAddArguments, McpArguments, McpCheckArguments, McpCommand};
 use remote::{
     AnswerArguments, AttachArguments, CrashesArguments, DrainArguments, LeverArguments, PsArguments, RemoveArguments,
@@ -67,6 +69,8 @@ pub(super) enum Command {
     Abort(AbortArguments),
     /// Serve sessions over HTTP, with events, levers and a page, until a signal comes
     Serve(Box<ServeArguments>),
+    /// Serve an editor over the Agent Client Protocol, on stdin and stdout
+    Acp(Box<AcpArguments>),
     /// List the sessions that a server has awake, those that need a person first
     Ps(PsArguments),
     /// Show the supervision tree of a server

@@ -10,6 +10,7 @@
 //! is for the answer of a short command. A session of `run` or `resume` writes through `output`.
 
 mod abort;
+mod acp;
 mod arguments;
 mod attach;
 mod branch;
@@ -103,6 +104,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Run(arguments) => run::run(arguments, environment).await,
         Command::Resume(arguments) => run::resume(arguments, environment).await,
         Command::Abort(arguments) => abort::abort(&arguments, environment).await,
+        Command::Acp(arguments) => acp::acp(*arguments, environment).await,
         Command::Serve(arguments) => serve::serve(*arguments, environment).await,
         Command::Ps(arguments) => remote::ps(&arguments, environment).await,
         Command::Tree(arguments) => remote::tree(&arguments, environment).await,

@@ -205,7 +205,12 @@ pub(super) fn key_of<'a>(variables: &[&'static str], environment: &'a Environmen
 /// The default model of the first provider that has a key and a default model, and the variable that has the key. `None` where
 /// there is none: a key for `local` chooses no model.
 pub(super) fn of_keys(environment: &Environment) -> Option<(ModelRef, &'static str)> {
-    PROVIDERS.iter().find_map(|known| {
+    all_of_keys(environment).next()
+}
+
+/// The same of every such provider.
+pub(super) fn all_of_keys(environment: &Environment) -> impl Iterator<Item = (ModelRef, &'static str)> {
+    PROVIDERS.iter().filter_map(|known| {
         let (variable, _) = key_of(known.key_variables, environment)?;
         let (provider, model) = DEFAULTS.iter().find(|(name, _)| *name == known.name)?;
         Some((ModelRef::new(*provider, *model), variable))

@@ -45,7 +45,7 @@ use super::{
     print, stdin,
     terminal::Terminal,
 };
-use door::Door;
+pub(super) use door::Door;
 use listener::Listener;
 use narrator::{Heard, Narrator};
 use open::{Opened, Said};

@@ -168,7 +168,7 @@ fn options(given: &ServeArguments, model: String, workspace: PathBuf, environmen
 
 /// The options of a session, as `run` makes them: the arguments of `serve`, the configuration of the session's folder, and what the
 /// client says.
-fn new_session(
+pub(super) fn new_session(
     new: &NewSession,
     given: &TurnArguments,
     workspace: &std::path::Path,
@@ -209,14 +209,14 @@ fn new_session(
 }
 
 /// The signals that end the command.
-struct Signals([Signal; 3]);
+pub(super) struct Signals([Signal; 3]);
 
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+    pub(super) fn listen() -> std::io::Result<Signals> {
         Ok(Signals([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?]))
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         let [terminate, interrupt, hangup] = &mut self.0;
         tokio::select! {
             _ = terminate.recv() => {}

@@ -1,4 +1,5 @@
-//! `--listen`: other programs follow, steer and operate a run while it goes on, over the routes of `docs/HTTP.md`.
+//! `--listen`: other programs follow, steer and operate a run, or what an editor runs, while it goes on, over the routes of
+//! `docs/HTTP.md`.
 //!
 //! The door shows the run's own runtime and makes no session in it: the run ends with its prompt, and what others began would end
 //! with it. A change must keep that the door is closed before the runtime is shut down.
@@ -12,22 +13,22 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use crate::{environment::Environment, failure::Failure, remote::Place, serve::TOKEN};
 
 /// An open door.
-pub(super) struct Door {
+pub(crate) struct Door {
     /// Where it is.
-    pub(super) at: String,
+    pub(crate) at: String,
     close: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Door {
     /// Opens a door where one is asked for.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         runtime: &Runtime,
         at: Option<&str>,
         environment: &Environment,
     ) -> Result<Option<Door>, Failure> {
         let Some(at) = at else { return Ok(None) };
-        let none_new = "a run takes no other session: `tamtam serve` does";
+        let none_new = "no other session is made here: `tamtam serve` makes them";
         let options = ServerOptions::default().new_session(move |_, _| Err(Denied::Forbidden(none_new.to_owned())));
         let options = environment.get(TOKEN).into_iter().fold(options, |options, token| options.token(token));
         let server = Server::new(runtime.clone()).with(options);
@@ -47,7 +48,7 @@ impl Door {
     }
 
     /// Ends what others follow.
-    pub(super) async fn close(self) {
+    pub(crate) async fn close(self) {
         // Where nobody waits for it, the door has closed already.
         let _ = self.close.send(());
         if let Err(error) = self.task.await {

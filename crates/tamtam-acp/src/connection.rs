@@ -1,0 +1,354 @@
+//! [`Connection`]: one client, its requests and the sessions that it holds.
+//!
+//! Each request is a task of its own, so that no request waits for another; their number is bounded. A request that panics is
+//! answered as failed and harms nothing else. `session/cancel` and `$/cancel_request` reach a request from the moment in which its
+//! line was read, before anything else is done with it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use futures_util::FutureExt as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tamtam::{Runtime, SessionId};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
+
+use crate::{
+    asks::Answers,
+    extensions::{self, EXTENSIONS},
+    held::Held,
+    options::AcpOptions,
+    peer::{Gone, Peer},
+    prompt,
+    rpc::{Fault, Incoming, params},
+    sessions, settings,
+    updates::Shows,
+};
+
+/// The version of the protocol.
+const VERSION: u64 = 1;
+
+/// What a request is answered with, and what begins once the answer is on its way.
+pub(crate) struct Done {
+    pub(crate) result: Value,
+    pub(crate) then: Option<oneshot::Sender<()>>,
+}
+
+impl From<Value> for Done {
+    fn from(result: Value) -> Done {
+        Done { result, then: None }
+    }
+}
+
+impl From<Gone> for Fault {
+    fn from(_: Gone) -> Fault {
+        Fault::failed("the client is gone")
+    }
+}
+
+/// What a client has said of itself.
+#[derive(Debug, Default)]
+struct Client {
+    name: String,
+    shows: Shows,
+    has_forms: bool,
+    /// Whether it gives the text of files.
+    has_files: bool,
+}
+
+/// A request without an answer.
+struct Open {
+    /// The session of a prompt; `None` for other requests.
+    prompt_of: Option<String>,
+    stop: watch::Sender<bool>,
+}
+
+pub(crate) struct Connection {
+    pub(crate) runtime: Runtime,
+    pub(crate) options: Arc<AcpOptions>,
+    pub(crate) peer: Peer,
+    client: OnceLock<Client>,
+    held: Mutex<BTreeMap<SessionId, Arc<Held>>>,
+    /// By their ids, as JSON.
+    open: Mutex<HashMap<String, Open>>,
+}
+
+impl Connection {
+    pub(crate) fn new(runtime: Runtime, options: AcpOptions, peer: Peer) -> Connection {
+        Connection {
+            runtime,
+            options: Arc::new(options),
+            peer,
+            client: OnceLock::new(),
+            held: Mutex::default(),
+            open: Mutex::default(),
+        }
+    }
+
+    /// A session that the client holds.
+    pub(crate) fn held(&self, id: &SessionId) -> Result<Arc<Held>, Fault> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        held.ok_or_else(|| Fault::not_found(format!("the session {id} is not open here: load it first")))
+    }
+
+    /// Whether one more session may be held.
+    pub(crate) fn has_room(&self) -> Result<(), Fault> {
+        let (count, max) = (self.held.lock().unwrap_or_else(PoisonError::into_inner).len(), self.options.sessions_max);
+        if count < max {
+            return Ok(());
+        }
+        Err(Fault::failed(format!("{max} sessions are open here, which is the most: close one")).kind("limit"))
+    }
+
+    pub(crate) fn hold(&self, id: SessionId, workspace: &str, held: Held) -> Result<(), Fault> {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked again, because others may have come in between.
+        if all.len() >= self.options.sessions_max && !all.contains_key(&id) {
+            let max = self.options.sessions_max;
+            return Err(
+                Fault::failed(format!("{max} sessions are open here, which is the most: close one")).kind("limit")
+            );
+        }
+        if self.client.get().is_some_and(|client| client.has_files) {
+            self.options.unsaved.add(&id, workspace, &self.peer);
+        }
+        all.insert(id, Arc::new(held));
+        Ok(())
+    }
+
+    pub(crate) fn let_go(&self, id: &SessionId) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.options.unsaved.remove(id, &self.peer);
+    }
+
+    /// Lets all sessions go: the client is gone.
+    pub(crate) fn end(&self) {
+        let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
+        held.keys().for_each(|id| self.options.unsaved.remove(id, &self.peer));
+    }
+
+    pub(crate) fn shows(&self) -> Shows {
+        self.client.get().map(|client| client.shows).unwrap_or_default()
+    }
+
+    pub(crate) fn client_name(&self) -> &str {
+        self.client.get().map_or("the editor", |client| &client.name)
+    }
+
+    pub(crate) fn answers(&self) -> Answers {
+        let has_forms = self.client.get().is_some_and(|client| client.has_forms);
+        Answers { peer: self.peer.clone(), who: self.client_name().to_owned(), has_forms }
+    }
+
+    pub(crate) async fn tell_update(&self, session: &SessionId, update: Value) -> Result<(), Gone> {
+        self.peer.tell("session/update", json!({ "sessionId": session, "update": update })).await
+    }
+
+    /// Takes one message of the client. What takes time is a task of `tasks`.
+    pub(crate) async fn take(self: &Arc<Self>, message: Incoming, tasks: &mut JoinSet<()>) -> Result<(), Gone> {
+        match message {
+            Incoming::Request { id, method, params } => {
+                let prompt_of = prompt::session_of(&params).filter(|_| method == "session/prompt");
+                match self.opened(&id, prompt_of) {
+                    Ok(stop) => drop(tasks.spawn(self.clone().carry_out(id, method, params, stop))),
+                    Err(fault) => self.peer.answer(id, Err(fault)).await?,
+                }
+            }
+            Incoming::Notification { method, params } => match method.as_str() {
+                "session/cancel" => {
+                    self.stop(|_, open| open.prompt_of.is_some() && open.prompt_of == prompt::session_of(&params));
+                    let connection = self.clone();
+                    tasks.spawn(async move { prompt::cancel(&connection, params).await });
+                }
+                "$/cancel_request" => {
+                    let meant = params["requestId"].to_string();
+                    self.stop(|id, _| *id == meant);
+                }
+                // A client of another version may tell more.
+                _ => {}
+            },
+            Incoming::Answer { id, result } => self.peer.answered(&id, result),
+        }
+        Ok(())
+    }
+
+    fn opened(&self, id: &Value, prompt_of: Option<String>) -> Result<watch::Receiver<bool>, Fault> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let max = self.options.requests_max;
+        if open.len() >= max {
+            let why = format!("{max} requests are open, which is the most: wait for an answer");
+            return Err(Fault::failed(why).kind("limit"));
+        }
+        if open.contains_key(&id.to_string()) {
+            return Err(Fault::no_request("a request of this id is open"));
+        }
+        let (stop, stopped) = watch::channel(false);
+        open.insert(id.to_string(), Open { prompt_of, stop });
+        Ok(stopped)
+    }
+
+    fn stop(&self, is_meant: impl Fn(&String, &Open) -> bool) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().filter(|(id, open)| is_meant(id, open)).for_each(|(_, open)| {
+            open.stop.send_replace(true);
+        });
+    }
+
+    async fn carry_out(self: Arc<Self>, id: Value, method: String, given: Value, stop: watch::Receiver<bool>) {
+        let answer = AssertUnwindSafe(self.answer(&method, given, stop)).catch_unwind().await;
+        let answer = answer.unwrap_or_else(|_| Err(Fault::failed(format!("{method} crashed; nothing else is harmed"))));
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.to_string());
+        let (answer, then) = match answer {
+            Ok(Done { result, then }) => (Ok(result), then),
+            Err(fault) => (Err(fault), None),
+        };
+        // The end of a client is seen where its lines are read.
+        if self.peer.answer(id, answer).await.is_ok()
+            && let Some(then) = then
+        {
+            let _ = then.send(());
+        }
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        method: &str,
+        given: Value,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<Done, Fault> {
+        if method == "session/prompt" && self.client.get().is_some() {
+            // It ends in a way of its own.
+            return prompt::prompt(self, given, stop).await;
+        }
+        tokio::select! {
+            answer = self.answer_at_once(method, given) => answer,
+            () = prompt::stopped(&mut stop) => Err(Fault::cancelled()),
+        }
+    }
+
+    async fn answer_at_once(self: &Arc<Self>, method: &str, given: Value) -> Result<Done, Fault> {
+        if method == "initialize" {
+            return self.initialize(given).map(Done::from);
+        }
+        if self.client.get().is_none() {
+            return Err(Fault::no_request("the first request is `initialize`"));
+        }
+        match method {
+            "authenticate" => authenticate(given),
+            "session/new" => sessions::new(self, given).await,
+            "session/load" => sessions::load(self, given).await,
+            "session/resume" => sessions::resume(self, given).await,
+            "session/list" => sessions::list(self, given).await,
+            "session/close" => sessions::close(self, given).await,
+            "session/delete" => sessions::delete(self, given).await,
+            "session/set_mode" => self.set_mode(given).await,
+            "session/set_config_option" => self.set_option(given).await,
+            "_session/steering" => prompt::steer(self, given).await,
+            _ => extensions::answer(self, method, given).await.unwrap_or_else(|| Err(Fault::no_method(method))),
+        }
+    }
+
+    fn initialize(&self, given: Value) -> Result<Value, Fault> {
+        let hello: Hello = params(given)?;
+        let capabilities = &hello.client_capabilities;
+        let client = Client {
+            name: hello.client_info.map_or("the editor".to_owned(), |info| info.name.chars().take(100).collect()),
+            shows: Shows {
+                notices: capabilities["session"]["notices"].is_object(),
+                compactions: capabilities["session"]["compaction"].is_object(),
+            },
+            has_forms: capabilities["elicitation"]["form"].is_object(),
+            has_files: capabilities["fs"]["readTextFile"] == true,
+        };
+        if self.client.set(client).is_err() {
+            return Err(Fault::no_request("the connection is initialized already"));
+        }
+        let extensions: Vec<_> = EXTENSIONS.iter().map(|(name, _)| name).collect();
+        Ok(json!({
+            // The client goes on, or leaves, by this.
+            "protocolVersion": VERSION,
+            "agentCapabilities": {
+                "loadSession": true,
+                "promptCapabilities": { "image": true, "audio": false, "embeddedContext": true },
+                "mcpCapabilities": { "http": false, "sse": false },
+                "sessionCapabilities": { "list": {}, "delete": {}, "resume": {}, "close": {} },
+            },
+            "authMethods": [{
+                "id": AUTH, "name": "Keys of the environment",
+                "description": "Set OPENAI_API_KEY, ANTHROPIC_API_KEY or their like where the editor starts the agent.",
+            }],
+            "agentInfo": { "name": "tamtam", "title": "Tamtam", "version": env!("CARGO_PKG_VERSION") },
+            "_meta": {
+                "steering": { "supported": true, "idlePromptRequired": true },
+                "tamtam": { "extensions": extensions, "steering": ["skip_remaining", "finish_batch", "abort_running"] },
+            },
+        }))
+    }
+
+    async fn set_mode(&self, given: Value) -> Result<Done, Fault> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wanted {
+            session_id: String,
+            mode_id: String,
+        }
+        let wanted: Wanted = params(given)?;
+        let held = self.held(&sessions::id(&wanted.session_id)?)?;
+        settings::set_mode(&held.session, &wanted.mode_id).await?;
+        Ok(json!({}).into())
+    }
+
+    async fn set_option(&self, given: Value) -> Result<Done, Fault> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wanted {
+            session_id: String,
+            config_id: String,
+            value: Value,
+        }
+        let wanted: Wanted = params(given)?;
+        let held = self.held(&sessions::id(&wanted.session_id)?)?;
+        let value = wanted.value.as_str().ok_or_else(|| Fault::bad_params("value: it is a text"))?;
+        settings::set(&held.session, &self.options, &wanted.config_id, value).await?;
+        let state = held.session.state().await?;
+        Ok(json!({ "configOptions": settings::options(&state, &self.runtime, &self.options) }).into())
+    }
+}
+
+/// The one way to authenticate.
+const AUTH: &str = "environment";
+
+fn authenticate(given: Value) -> Result<Done, Fault> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wanted {
+        method_id: String,
+    }
+    let wanted: Wanted = params(given)?;
+    match wanted.method_id == AUTH {
+        // The keys were read when the agent was started.
+        true => Ok(json!({}).into()),
+        false => Err(Fault::bad_params(format!("methodId: the one there is is {AUTH:?}"))),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Hello {
+    #[serde(rename = "protocolVersion")]
+    _protocol_version: u64,
+    #[serde(default)]
+    client_capabilities: Value,
+    client_info: Option<Info>,
+}
+
+#[derive(Deserialize)]
+struct Info {
+    name: String,
+}

@@ -1,0 +1,174 @@
+//! `tamtam acp`: an editor's agent over the Agent Client Protocol (`docs/EDITORS.md`), on stdin and stdout.
+//!
+//! A session is made as `serve` makes one, with the configuration of its folder if that is trusted. The command ends when the editor
+//! closes stdin, or a signal comes: what runs is cut off in order, and goes on when the editor loads the session again. A change must
+//! keep that nothing but the protocol is written to stdout.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tamtam::{Runtime, permission::Profile};
+use tamtam_acp::{AcpOptions, HandedServer, UnsavedFiles, serve};
+use tamtam_mcp::{ServerConfig, Servers};
+use tamtam_server::NewSession;
+
+use super::{
+    arguments::{AcpArguments, TurnArguments},
+    config::{self, Config},
+    environment::Environment,
+    failed_to_start,
+    failure::{Exit, Failure},
+    mcp::Configured,
+    models, note,
+    rules::{self, Audience},
+    run::{Door, builder},
+    sandboxed,
+    serve::{Signals, new_session},
+    team::Team,
+};
+
+/// The longest name that a server of tools has, in bytes.
+const SERVER_NAME_MAX: usize = 24;
+
+/// Carries out `acp`.
+pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
+    let store = config::store(environment, &given.turn)?;
+    let workspace = environment.workspace(given.turn.setup.workspace.as_deref())?;
+    let config = Config::load(environment, &workspace, given.turn.config.as_deref())?;
+    let (turn, _) = config.over(&given.turn, None);
+    let team = Team::load(&workspace, environment)?;
+    team.agent(turn.setup.agent.as_deref())?;
+    let choice = models::choose(&turn.model, None, environment).await?;
+    config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
+    let sandbox = turn.setup.sandbox.sandbox(environment);
+    sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
+    let host = team.host(sandbox, rules::host(&config), environment);
+    let mut offered = vec![choice.model.clone()];
+    if choice.model.provider != "scripted" {
+        let others = models::all_of_keys(environment).map(|(model, _)| model);
+        offered.extend(others.filter(|model| *model != choice.model));
+    }
+    let servers = Configured::of_user(environment);
+    servers.not_used.iter().for_each(|why| note(why));
+    // An editor takes up its own sessions; those of others stay as they are.
+    let unsaved = UnsavedFiles::new();
+    let host = host.hook(unsaved.clone());
+    let runtime = builder(store, choice, &turn, host, environment).without_auto_resume().start().await?;
+    let mut options = options(&given.turn, &runtime, environment).unsaved(unsaved);
+    options.models = offered;
+    let ended = serve_editor(&given, servers, &runtime, options, environment, &mut signals).await;
+    let left = runtime.shutdown().await;
+    ended?;
+    match left.is_empty() {
+        true => Ok(Exit::Done),
+        false => Err(Failure::failed(format!("not all could be stopped: {left:?}"))),
+    }
+}
+
+/// Serves until the editor is gone or a signal comes.
+async fn serve_editor(
+    given: &AcpArguments,
+    servers: Configured,
+    runtime: &Runtime,
+    options: AcpOptions,
+    environment: &Environment,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    servers.offer(runtime).await?.iter().for_each(|why| note(why));
+    let door = Door::open(runtime, given.listen.as_deref(), environment).await?;
+    if let Some(door) = &door {
+        note(&format!("listening on {}", door.at));
+    }
+    let served = tokio::select! {
+        served = serve(runtime.clone(), options, tokio::io::stdin(), tokio::io::stdout()) => served,
+        () = signals.next() => Ok(()),
+    };
+    if let Some(door) = door {
+        door.close().await;
+    }
+    served.map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn options(given: &TurnArguments, runtime: &Runtime, environment: &Environment) -> AcpOptions {
+    let (turn, surroundings) = (given.clone(), Arc::new(environment.clone()));
+    let make = move |folder: &Path| {
+        let mut new = NewSession::default();
+        new.workspace = Some(folder.to_owned());
+        new_session(&new, &turn, folder, &surroundings).map_err(|failure| failure.message)
+    };
+    let (turn, surroundings) = (given.clone(), environment.clone());
+    let rights = move |folder: &Path, profile: Profile| {
+        let rights = || {
+            let config = Config::load(&surroundings, folder, turn.config.as_deref())?;
+            let (mut turn, _) = config.over(&turn, None);
+            turn.setup.permission.permission = Some(profile);
+            Ok(rules::rights(&turn.setup.permission, &config, Audience::Someone)?.session)
+        };
+        rights().map_err(|failure: Failure| failure.message)
+    };
+    let handed =
+        Arc::new(Handed { runtime: runtime.clone(), environment: environment.clone(), known: Mutex::default() });
+    AcpOptions::default().new_session(make).rights(rights).tool_servers(move |servers| {
+        let handed = handed.clone();
+        async move { handed.offer(servers).await }
+    })
+}
+
+/// The servers of tools that the editor has named so far. Each is one process, whichever sessions name it, and its tools are offered
+/// to all sessions of this process.
+struct Handed {
+    runtime: Runtime,
+    environment: Environment,
+    /// With the name that each has here.
+    known: Mutex<Vec<(HandedServer, String)>>,
+}
+
+impl Handed {
+    /// Starts those that are new, and offers their tools. A server that does not start is said on stderr, and costs its own tools.
+    async fn offer(&self, servers: Vec<HandedServer>) -> Result<(), String> {
+        let configs: Vec<_> = servers.into_iter().filter_map(|server| self.add(server)).collect();
+        if configs.is_empty() {
+            return Ok(());
+        }
+        let servers = Servers::new(configs).map_err(|bad| bad.to_string())?;
+        servers.start_in(&self.runtime).await.map_err(|error| error.to_string())?;
+        for listed in servers.list().await {
+            if let Some(error) = listed.error {
+                note(&format!("not used: {error}"));
+            }
+        }
+        servers.offer(&self.runtime).map_err(|error| error.to_string())?;
+        let runtime = self.runtime.clone();
+        // It holds the runtime, which the command shuts down; the task ends with the process.
+        tokio::spawn(async move { servers.keep_offered(&runtime).await });
+        Ok(())
+    }
+
+    /// The configuration of a server that is new. A name that another one has gets a number.
+    fn add(&self, server: HandedServer) -> Option<ServerConfig> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.iter().any(|(other, _)| *other == server) {
+            return None;
+        }
+        let plain: String = server.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let plain = match plain.get(..plain.len().min(SERVER_NAME_MAX)).unwrap_or_default() {
+            "" => "server",
+            plain => plain,
+        };
+        let is_free = |name: &String| !known.iter().any(|(_, taken)| taken.eq_ignore_ascii_case(name));
+        let names = std::iter::once(plain.to_owned()).chain((2..).map(|n| format!("{plain}-{n}")));
+        let name = names.into_iter().find(is_free)?;
+        let variables = self.environment.all().into_iter().map(|(name, value)| (name.into(), value.into()));
+        let mut environment = tamtam_mcp::well_known(variables);
+        environment.extend(server.environment.iter().cloned());
+        let config = ServerConfig::stdio(&name, &server.command)
+            .arguments(&server.arguments)
+            .environment(environment)
+            .folder(&server.folder);
+        known.push((server, name));
+        Some(config)
+    }
+}
