@@ -77,7 +77,8 @@ async fn serve_editor(
     environment: &Environment,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    servers.offer(runtime).await?.iter().for_each(|why| note(why));
+    let http = given.turn.model.network.options(environment)?;
+    servers.offer(runtime, http).await?.1.iter().for_each(|why| note(why));
     let door = Door::open(runtime, given.listen.as_deref(), environment).await?;
     if let Some(door) = &door {
         note(&format!("listening on {}", door.at));
