@@ -67,7 +67,7 @@ cargo_test() {
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
 run build cargo_test --no-run --lib --bins --tests --benches
 # The core's tests leave their events for the part `wire`.
-TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp --test acp
+TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp --test acp --test otel
 run bdd cargo_test --test bdd
 run doc cargo_test --doc
 # The page: its values, and then the whole of it in a browser, over the program.
@@ -77,6 +77,8 @@ run page node "$page/run.mjs" --start target/debug/tamtam
 run wire bash tests/wire/run.sh
 # Editors: clients that are not ours drive the program, and every line is held against the protocol's schema.
 run editors node "$judges/run.mjs" target/debug/tamtam
+# What is exported, read by a collector's protobuf and by Prometheus' parser.
+run telemetry bash tests/telemetry/run.sh
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
@@ -127,7 +129,7 @@ while read -r p f; do
   failed=$((failed + f))
 done < <(
   cat "$results"/*.log | sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p'
-  for part in bdd page-values page wire editors hosts first-hour api weight coverage-tests features; do
+  for part in bdd page-values page wire telemetry editors hosts first-hour api weight coverage-tests features; do
     sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$results/$part.log" | tail -n 1
   done
 )

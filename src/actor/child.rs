@@ -87,7 +87,10 @@ impl Watcher {
         let (parent, ticket) = (post.slot.id.clone(), post.ticket);
         let tie = Tie { parent, ticket, link: task.link, depth: task.depth, grant: task.grant };
         let mut order = task.order.clone();
-        if let (Some(order), Some(trace)) = (&mut order, &post.traced.context) {
+        // A task of a call is in the trace of the call; one of a host in that of the task.
+        if let (Some(order), Some(trace)) = (&mut order, &post.traced.context)
+            && order.prompt.trace.is_none()
+        {
             Arc::make_mut(order).prompt.trace = Some(Arc::new(trace.clone()));
         }
         let spawn = SpawnArgs { child: task.child.clone(), tie, order, asks_first: false };

@@ -69,7 +69,8 @@ def path(span):
 def test_the_trace_of_a_turn_with_calls_and_a_task_is_one_tree_over_a_crash(_):
     spans = [span for span in Collector.spans if span.trace_id.hex() == PARENT_TRACE]
     paths = sorted(path(span) for span in spans)
-    turn, child = "invoke_agent", "invoke_agent/step/task/invoke_agent"
+    turn, child = "invoke_agent", "invoke_agent/step/execute_tool/invoke_agent"
+    # A task is in the trace of the call that gave it.
     wanted = [turn, child, f"{child}/step", f"{child}/step/chat"]
     wanted += [f"{turn}/step"] * 3 + [f"{turn}/step/task"] + [f"{turn}/step/execute_tool"] * 3
     wanted += [f"{turn}/step/execute_tool/query of the host"] * 2
@@ -123,9 +124,10 @@ def test_the_parser_of_prometheus_reads_every_line(text):
     assert value("tamtam_recoveries_total") == 1
     labels = [s.labels["label"] for s in families["tamtam_label_tokens"].samples]
     assert 'a "quoted" tenant' in labels, labels
+    # How long a request took that a crash cut off and that was made again is not known.
     durations = families["tamtam_request_duration_seconds"]
     assert durations.type == "histogram"
-    assert value("tamtam_request_duration_seconds_count") >= 4
+    assert value("tamtam_request_duration_seconds_count") == 3
 
 
 def test_metrics_over_otlp_have_the_same_values(text):

@@ -140,6 +140,7 @@ impl Otlp {
             .with_tracer(self.tracer.clone())
             .with_location(false)
             .with_threads(false)
+            .with_target(false)
             .with_tracked_inactivity(false)
             .with_filter(filter_fn(exported))
     }

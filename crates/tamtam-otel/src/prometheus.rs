@@ -71,7 +71,7 @@ fn value(metric: &mut MetricEncoder<'_>, value: &Value, kind: MetricType) -> fmt
 #[allow(clippy::cast_precision_loss, reason = "milliseconds of a dashboard")]
 fn durations_of(metric: &mut MetricEncoder<'_>, durations: &Durations) -> fmt::Result {
     let seconds = |ms: u64| ms as f64 / 1e3;
-    let bounds = Durations::BOUNDS_MS.iter().map(|ms| seconds(*ms)).chain([f64::MAX]);
+    let bounds = Durations::BOUNDS_MS.iter().map(|ms| seconds(*ms)).chain([f64::INFINITY]);
     let buckets: Vec<_> = bounds.zip(durations.buckets).collect();
     let count = durations.buckets.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
     metric.encode_histogram::<Vec<(String, String)>>(seconds(durations.sum_ms), count, &buckets, None)

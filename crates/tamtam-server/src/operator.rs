@@ -359,6 +359,29 @@ pub(crate) async fn count(State(app): State<App>, scope: Granted) -> Answered<Js
     Ok(Json(app.runtime.count()))
 }
 
+/// The text that Prometheus reads.
+pub(crate) struct Metrics(String);
+
+/// Its content type.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+impl IntoResponse for Metrics {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, OPENMETRICS)], self.0).into_response()
+    }
+}
+
+impl Answers for Metrics {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.answers("200", "All figures, as OpenMetrics.", OPENMETRICS, json!({ "type": "string" }));
+    }
+}
+
+pub(crate) async fn metrics(State(app): State<App>, scope: Granted) -> Answered<Metrics> {
+    scope.all()?;
+    Ok(Metrics(tamtam_otel::prometheus_text(&app.runtime)))
+}
+
 /// How long a drain waits.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -53,6 +53,7 @@ pub(crate) fn table() -> Vec<Route> {
         get("/healthz", whole::health, "Whether the process answers."),
         get("/readyz", whole::ready, "Whether it takes new work: 503 while it goes down."),
         get("/openapi.json", openapi::document, "This document."),
+        get("/metrics", operator::metrics, "Figures for Prometheus."),
         get("/v1", whole::about, "What this server is, and what the request may see."),
         post("/v1/login", guard::login, "Changes the token for a cookie."),
         post("/v1/logout", guard::logout, "Takes the cookie away."),

@@ -95,7 +95,7 @@ impl Spans {
             Milestone::Recovered { n, .. } => {
                 let span = after.turn.as_ref().map(|turn| self.turn_span(after, Some(turn.id)));
                 span.inspect(|span| {
-                    span.record("tamtam.recoveries", n);
+                    span.record("tamtam.recoveries", i64::from(*n));
                 });
                 None
             }
@@ -106,10 +106,7 @@ impl Spans {
     /// Adds what a request used to its span. Called before the span is closed.
     pub(super) fn used(&self, ticket: Seq, usage: &Usage) {
         let Some(Opened { span, .. }) = self.open.get(&ticket) else { return };
-        let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-        span.record("gen_ai.usage.input_tokens", read);
-        span.record("gen_ai.usage.output_tokens", usage.output.saturating_add(usage.reasoning));
-        span.record("gen_ai.usage.cache_read.input_tokens", usage.cache_read);
+        record_usage(span, usage);
     }
 
     /// The span that the work of an open ticket runs in, and the trace that it carries on. Also for a ticket that an earlier
@@ -159,12 +156,13 @@ impl Spans {
             "gen_ai.operation.name" = "invoke_agent",
             "gen_ai.conversation.id" = self.slot.id.as_str(),
             "gen_ai.agent.name" = state.settings.agent.as_str(),
-            "tamtam.turn" = turn.0,
+            "tamtam.turn" = whole(turn.0),
             "tamtam.steps" = Empty,
             "tamtam.outcome" = Empty,
             "tamtam.recoveries" = Empty,
             "gen_ai.usage.input_tokens" = Empty,
             "gen_ai.usage.output_tokens" = Empty,
+            "gen_ai.usage.cache_read.input_tokens" = Empty,
             otel.status_code = Empty,
             "error.type" = Empty,
         );
@@ -185,7 +183,7 @@ impl Spans {
         if let Some((_, span)) = self.step.as_ref().filter(|(of, _)| *of == step) {
             return span.clone();
         }
-        let span = tracing::info_span!(parent: &turn, "step", "tamtam.step" = step);
+        let span = tracing::info_span!(parent: &turn, "step", "tamtam.step" = i64::from(step));
         self.step = Some((step, span.clone()));
         span
     }
@@ -196,14 +194,25 @@ impl Spans {
         self.slot.keep_span(None);
         span.record("tamtam.outcome", outcome);
         if let Some(end) = after.ended.back().filter(|end| Some(end.turn) == entry.turn) {
-            span.record("tamtam.steps", end.steps);
-            span.record("gen_ai.usage.input_tokens", end.spent.usage.input);
-            span.record("gen_ai.usage.output_tokens", end.spent.usage.output);
+            span.record("tamtam.steps", i64::from(end.steps));
+            record_usage(&span, &end.spent.usage);
         }
         if matches!(outcome, "failed" | "refused" | "doom_loop" | "recovery_limit") {
             failed(&span, outcome);
         }
     }
+}
+
+/// A number as tracing systems take it: theirs have a sign.
+fn whole(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn record_usage(span: &Span, usage: &Usage) {
+    let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    span.record("gen_ai.usage.input_tokens", whole(read));
+    span.record("gen_ai.usage.output_tokens", whole(usage.output.saturating_add(usage.reasoning)));
+    span.record("gen_ai.usage.cache_read.input_tokens", whole(usage.cache_read));
 }
 
 fn failed(span: &Span, why: &'static str) {
@@ -221,8 +230,8 @@ fn request_span(step: &Span, session: &str, ticket: Seq, model: &ModelRef, attem
         "gen_ai.provider.name" = provider_name(&model.provider),
         "gen_ai.request.model" = model.model.as_str(),
         "gen_ai.conversation.id" = session,
-        "tamtam.ticket" = ticket.0,
-        "tamtam.attempt" = attempt,
+        "tamtam.ticket" = whole(ticket.0),
+        "tamtam.attempt" = i64::from(attempt),
         "tamtam.interrupted" = Empty,
         "gen_ai.usage.input_tokens" = Empty,
         "gen_ai.usage.output_tokens" = Empty,
@@ -240,8 +249,8 @@ fn call_span(step: &Span, session: &str, ticket: Seq, tool: &str, attempt: u32) 
         "gen_ai.operation.name" = "execute_tool",
         "gen_ai.tool.name" = tool,
         "gen_ai.conversation.id" = session,
-        "tamtam.ticket" = ticket.0,
-        "tamtam.attempt" = attempt,
+        "tamtam.ticket" = whole(ticket.0),
+        "tamtam.attempt" = i64::from(attempt),
         "tamtam.verdict" = Empty,
         otel.status_code = Empty,
         "error.type" = Empty,
@@ -253,7 +262,7 @@ fn task_span(step: &Span, session: &str, ticket: Seq, child: &str) -> Span {
         parent: step,
         "task",
         "gen_ai.conversation.id" = session,
-        "tamtam.ticket" = ticket.0,
+        "tamtam.ticket" = whole(ticket.0),
         "tamtam.child" = child,
         otel.status_code = Empty,
         "error.type" = Empty,
