@@ -267,10 +267,11 @@ impl Toolbox {
         (!unknown.is_empty()).then(|| (unknown.join(", "), known()))
     }
 
-    /// The reply to a model that calls a tool that does not exist.
+    /// The reply to a model that calls a tool that does not exist. It names no tool that must be found first.
     #[must_use]
     pub fn unknown_tool(&self, name: &str) -> String {
-        let names: Vec<_> = self.names().collect();
+        let listed = self.tools.values().filter(|known| !known.spec.deferred);
+        let names: Vec<_> = listed.map(|known| known.spec.name.as_str()).collect();
         format!("tool not found: {name}. Available tools: {}", names.join(", "))
     }
 }

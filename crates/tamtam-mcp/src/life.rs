@@ -93,7 +93,7 @@ pub(crate) struct Means {
 
 /// The other end of a connection.
 enum Peer {
-    Program(Process),
+    Program(Box<Process>),
     Web(Web),
 }
 
@@ -101,7 +101,7 @@ impl Peer {
     async fn start(server: &Server, means: &Means) -> Result<Peer, Why> {
         match &server.config.transport {
             Transport::Stdio(program) => match stdio::start(program, &means.processes).await {
-                Ok(process) => Ok(Peer::Program(process)),
+                Ok(process) => Ok(Peer::Program(Box::new(process))),
                 Err(error) => Err(Why::Program { program: program.command.clone(), error }),
             },
             Transport::Http(address) => Ok(Peer::Web(Web::new(address, &server.config, &means.http))),

@@ -67,7 +67,7 @@ pub struct ContextState {
     pub todos: Arc<[Todo]>,
     /// The deferred tools that were found, in that order. They stay over a compaction, and go back with the conversation.
     #[serde(skip_serializing_if = "is_default")]
-    pub found: Arc<[String]>,
+    pub(crate) found: Arc<[String]>,
 }
 
 /// Why a compaction was opened.

@@ -98,12 +98,10 @@ async fn this_is_the_client() {
     let prompt = session.prompt("Call each tool.").await.unwrap();
     let agreed = async {
         loop {
-            match events.next().await.unwrap() {
-                Next::Event(event) => match &event.kind {
-                    EventKind::Ask { ask, .. } => session.answer(*ask, Grant::Once).await.unwrap(),
-                    EventKind::TurnFinished { .. } => return,
-                    _ => {}
-                },
+            let Next::Event(event) = events.next().await.unwrap() else { continue };
+            match &event.kind {
+                EventKind::Ask { ask, .. } => session.answer(*ask, Grant::Once).await.unwrap(),
+                EventKind::TurnFinished { .. } => return,
                 _ => {}
             }
         }

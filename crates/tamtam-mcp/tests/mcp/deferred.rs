@@ -32,11 +32,11 @@ async fn say(session: &Session, words: &str) {
 
 async fn last_result(session: &Session) -> String {
     let state = session.state().await.unwrap();
-    let results = state.history.iter().filter_map(|item| match item.as_ref() {
+    let mut results = state.history.iter().rev().filter_map(|item| match item.as_ref() {
         Item::Result(result) => Some(result.content.clone()),
         _ => None,
     });
-    results.last().unwrap()
+    results.next().unwrap()
 }
 
 /// AA-01, promise 12: with many tools a request lists one that searches; what it finds is listed behind it from the next request on, in
@@ -62,15 +62,25 @@ async fn what_a_session_finds_is_offered_to_it_from_then_on() {
     assert_eq!(last_result(&session).await, "called t17");
     assert_eq!(lab.figures("bad").calls, 1, "a search asks no server");
 
+    let listed_now = || names(model.requests().last().unwrap()).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let fork = session.fork(tamtam::session::ForkOptions::newest()).await.unwrap();
+    say(&fork, "hello").await;
+    assert_eq!(model.requests().last().unwrap().tools, requests[5].tools, "a fork has what its parent found");
     let other = lab.runtime.create(lab.options()).await.unwrap();
     say(&other, "hello").await;
-    assert_eq!(names(model.requests().last().unwrap()), ["tool_search"]);
+    assert_eq!(listed_now(), ["tool_search"]);
+    say(&other, "find t17").await;
+    assert_eq!(listed_now().len(), 2);
+    other.undo().await.unwrap();
+    say(&other, "call no_such_tool").await;
+    assert_eq!(listed_now(), ["tool_search"], "an undo takes back what was found");
+    assert_eq!(last_result(&other).await, "tool not found: no_such_tool. Available tools: tool_search");
     let mut denied = lab.options();
     denied.rules =
         Some(Ruleset::new("test", [Rule::new("*", "*", Action::Allow), Rule::new("mcp_bad_t17", "*", Action::Deny)]));
     let denied = lab.runtime.create(denied).await.unwrap();
     say(&denied, "find t17").await;
-    assert_eq!(names(model.requests().last().unwrap()), ["tool_search"]);
+    assert_eq!(listed_now(), ["tool_search"]);
 
     // The next runtime over the same store knows what was found.
     let id = session.id().clone();

@@ -110,12 +110,10 @@ async fn images_reach_the_model_and_progress_reaches_the_people() {
     let mut reports = Vec::new();
     let seen = async {
         loop {
-            match events.next().await.expect("the session lives") {
-                Next::Event(event) => match &event.kind {
-                    EventKind::CallProgress { metadata, .. } if !metadata.is_null() => reports.push(metadata.clone()),
-                    EventKind::TurnFinished { .. } => return,
-                    _ => {}
-                },
+            let Next::Event(event) = events.next().await.expect("the session lives") else { continue };
+            match &event.kind {
+                EventKind::CallProgress { metadata, .. } if !metadata.is_null() => reports.push(metadata.clone()),
+                EventKind::TurnFinished { .. } => return,
                 _ => {}
             }
         }
