@@ -99,8 +99,12 @@ impl Connection {
 
     /// Whether one more session may be held.
     pub(crate) fn has_room(&self) -> Result<(), Fault> {
-        let (count, max) = (self.held.lock().unwrap_or_else(PoisonError::into_inner).len(), self.options.sessions_max);
-        if count < max {
+        self.room_among(&self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn room_among(&self, held: &BTreeMap<SessionId, Arc<Held>>) -> Result<(), Fault> {
+        let max = self.options.sessions_max;
+        if held.len() < max {
             return Ok(());
         }
         Err(Fault::failed(format!("{max} sessions are open here, which is the most: close one")).kind("limit"))
@@ -109,11 +113,8 @@ impl Connection {
     pub(crate) fn hold(&self, id: SessionId, workspace: &str, held: Held) -> Result<(), Fault> {
         let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked again, because others may have come in between.
-        if all.len() >= self.options.sessions_max && !all.contains_key(&id) {
-            let max = self.options.sessions_max;
-            return Err(
-                Fault::failed(format!("{max} sessions are open here, which is the most: close one")).kind("limit")
-            );
+        if !all.contains_key(&id) {
+            self.room_among(&all)?;
         }
         if self.client.get().is_some_and(|client| client.has_files) {
             self.options.unsaved.add(&id, workspace, &self.peer);

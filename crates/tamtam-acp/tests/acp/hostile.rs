@@ -23,6 +23,8 @@ async fn bad_lines_are_refused_one_by_one() {
         client.line(line).await;
         let refused = client.wait_for(|frame| frame["error"].is_object()).await;
         assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(code)), "{refused}");
+        let is_over = refused["error"]["message"].as_str().unwrap().contains("more than 10000 bytes");
+        assert_eq!(is_over, line.len() > 10_000, "{refused}");
     }
     client.line(b"\xff\xfe").await;
     assert_eq!(client.wait_for(|frame| frame["error"].is_object()).await["error"]["code"], -32_700);
@@ -122,6 +124,8 @@ async fn floods_are_bounded() {
     }
     let one_more = client.ask("session/new", json!({ "cwd": lab.work(), "mcpServers": [] })).await.unwrap_err();
     assert_eq!(one_more["data"]["kind"], "limit");
+    let listed = client.ask("session/list", json!({})).await.unwrap();
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 10, "none was made that nobody holds");
     let mut prompts = Vec::new();
     for session in &sessions {
         prompts.push(client.prompt(session, "hang").await);
