@@ -180,7 +180,7 @@ fn keep_environment_private() {
     }
 }
 
-/// Sends logs to stderr, but only if `TAMTAM_LOG` is set (`info`, `tamtam=debug`, …).
+/// Sends logs to stderr, but only if `TAMTAM_LOG` is set (`info`, `tamtam=debug`, …); as JSON lines if `TAMTAM_LOG_FORMAT` is `json`.
 fn log_to(stderr: &output::Lines) {
     let Ok(wanted) = std::env::var("TAMTAM_LOG") else { return };
     let filter = match tracing_subscriber::EnvFilter::try_new(&wanted) {
@@ -192,8 +192,11 @@ fn log_to(stderr: &output::Lines) {
     };
     let stderr = stderr.clone();
     // Without colours: what writes them is not in the build, and the subscriber would warn of that.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || stderr.clone());
-    log.with_ansi(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || stderr.clone()).with_ansi(false);
+    match std::env::var("TAMTAM_LOG_FORMAT").as_deref() {
+        Ok("json") => log.json().init(),
+        _ => log.init(),
+    }
 }
 
 /// Writes a line for people to stderr. It may block, so use it before a session runs. A write to a closed stderr fails; there is no

@@ -207,6 +207,25 @@ fn a_log_begins_with_no_warning() {
     let model = lab.script(json!(["Hello."]));
     let ended = lab.run_with(&[("TAMTAM_LOG", "info")], &["run", "--model", &model, "hi"]);
     assert!(ended.code == 0 && !ended.stderr.contains("tracing"), "{}", ended.stderr);
+    let lines: Vec<_> = ended.stderr.lines().filter(|line| line.contains("INFO")).collect();
+    assert!(lines.iter().any(|line| line.contains("a turn is over")), "{}", ended.stderr);
+}
+
+/// A log that a program reads: each line is one JSON object, with the session and no words of the conversation.
+#[test]
+fn a_log_of_json_lines_is_read_line_by_line() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["Hello."]));
+    let ended =
+        lab.run_with(&[("TAMTAM_LOG", "info"), ("TAMTAM_LOG_FORMAT", "json")], &["run", "--model", &model, "a canary"]);
+    let lines = ended.stderr.lines().filter(|line| line.starts_with('{'));
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let over = lines.iter().find(|line| line["fields"]["message"] == "a turn is over").unwrap();
+    assert_eq!((&over["fields"]["outcome"], &over["level"]), (&json!("done"), &json!("INFO")), "{over}");
+    assert!(
+        over["fields"]["session"].is_string()
+            && !ended.stderr.lines().any(|line| line.starts_with('{') && line.contains("canary"))
+    );
 }
 
 /// L12: it was sent with "the context is 1122 % full".
