@@ -5,6 +5,7 @@
 
 mod conformance;
 mod deferred;
+mod door;
 mod everything;
 mod hostile;
 mod judges;
