@@ -271,7 +271,7 @@ pub trait Hook: Send + Sync + 'static {
     /// calls run. The hook may change texts and the arguments of calls, and may take parts out. A truncated answer comes too, as
     /// far as it goes. The summaries of compactions do not.
     ///
-    /// If the hook crashes or takes over five seconds, the answer is withheld: it is recorded as a line that says so, its calls
+    /// If the hook crashes or takes over its limit, the answer is withheld: it is recorded as a line that says so, its calls
     /// do not run, the turn ends as [`Refused`](crate::Outcome::Refused), and its tokens are charged. See [`Hook::guards`].
     ///
     /// ```
@@ -372,7 +372,7 @@ pub trait Hook: Send + Sync + 'static {
     /// Sees the result of a call that ran, good or bad, before it is recorded: also the error of a crashed tool. The runtime's
     /// answer for a call that did not run (denied, blocked, skipped) does not come here.
     ///
-    /// If the hook crashes or takes over five seconds, the result is withheld: the model learns that the call ran and that its
+    /// If the hook crashes or takes over its limit, the result is withheld: the model learns that the call ran and that its
     /// result is not shown, and only the changes to files are recorded of the result. See [`Hook::guards`].
     fn on_result<'a>(&'a self, _call: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move { result })

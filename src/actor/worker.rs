@@ -12,7 +12,7 @@
 //! A request that a hook is to see has two workers, one after the other: the first asks the hooks and reports what they made of it,
 //! the second sends it. A call that a hook rewrites or asks about has as many as it is started.
 //!
-//! These limits are those of the tool and of the client. Hooks have their own (five seconds for each callback), and run before and
+//! These limits are those of the tool and of the client. Hooks have their own, for each callback, and run before and
 //! after. What blocks a thread cannot be dropped: a client that does so keeps its turn open until the request is cut; and a tool
 //! that says that it answers at once, and blocks, is reached by neither limit nor stop, because it runs in the worker's own task
 //! until it first waits.

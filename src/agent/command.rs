@@ -109,7 +109,7 @@ impl Command {
         Command { arguments: Some(arguments.to_owned()), ..self }
     }
 
-    fn as_task(self) -> Command {
+    fn into_task(self) -> Command {
         Command { subtask: true, ..self }
     }
 
@@ -229,7 +229,7 @@ impl Commands {
             say("init", "Writes AGENTS.md, or improves it.", INIT).taking("[what matters to you]"),
             say("review", "Reviews changes, as a task of its own.", REVIEW)
                 .taking("[commit, branch, pull request or path]")
-                .as_task(),
+                .into_task(),
         ])
     }
 

@@ -18,6 +18,7 @@ use tamtam::{
     permission::{Action, Profile, Rule, Ruleset},
     session::{Entry, ErrorReason, Grant, Next, Record},
     tape::{Store, StoreOptions, TapeAccess},
+    tool::ToolResult,
     tools,
 };
 
@@ -37,6 +38,7 @@ struct House {
     hangs: bool,
     errors: Arc<Mutex<Vec<String>>>,
     sees_events: bool,
+    result_hangs: bool,
 }
 
 impl Hook for House {
@@ -46,6 +48,19 @@ impl Hook for House {
 
     fn guards(&self) -> bool {
         !self.passes_over
+    }
+
+    fn limit(&self) -> Duration {
+        if self.result_hangs { Duration::from_secs(3_600) } else { tamtam::hook::HOOK_LIMIT }
+    }
+
+    fn on_result<'a>(&'a self, _: &'a HookCall, result: ToolResult) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            if self.result_hangs {
+                std::future::pending::<()>().await;
+            }
+            result
+        })
     }
 
     fn sees_turns(&self) -> bool {
@@ -436,6 +451,32 @@ async fn a_hook_has_a_person_asked() {
         assert_eq!((asks, gated), expected);
         assert_eq!(heard.folder.path().join("w/a.txt").exists(), is_yes);
         heard.end().await;
+    }
+}
+
+/// R-06, B-04: a hook that takes its time holds up its call for as long as it says, at most ten minutes; an abort does not wait for it,
+/// and what the hook has not passed is not shown.
+#[tokio::test(start_paused = true)]
+async fn an_abort_does_not_wait_for_a_slow_hook() {
+    for aborts in [true, false] {
+        let hook = House { result_hangs: true, ..House::default() };
+        let lab = lab([Reply::call("ls", json!({})), Reply::text("done")], vec![hook], same).await;
+        let mut events = lab.session.events();
+        let began = tokio::time::Instant::now();
+        lab.session.prompt("go").await.unwrap();
+        while let Some(Next::Event(event)) = events.next().await {
+            match event.kind {
+                EventKind::CallStarted { .. } if aborts => drop(lab.session.abort("enough").await.unwrap()),
+                EventKind::TurnFinished { .. } => break,
+                _ => {}
+            }
+        }
+        let (waited, results) = (began.elapsed(), results(&lab).await);
+        let expected = if aborts { "it was stopped while hooks saw the result" } else { "the hook house failed" };
+        assert!(results[0].1.contains("withheld") && results[0].1.contains(expected), "{results:?}");
+        let is_as_said = if aborts { waited < Duration::from_secs(10) } else { waited >= Duration::from_secs(600) };
+        assert!(is_as_said && waited < Duration::from_secs(660), "{waited:?} of virtual time");
+        lab.end().await;
     }
 }
 

@@ -7,6 +7,7 @@
 //! look at the store, the variables or a folder here: arguments are refused for their form alone, before anything is opened.
 
 mod acp;
+mod hooks;
 mod mcp;
 pub(super) mod remote;
 mod sessions;
@@ -27,6 +28,7 @@ use super::{
 };
 
 pub(super) use acp::AcpArguments;
+pub(super) use hooks::{HooksArguments, HooksCommand};
 pub(super) use mcp::{McpAddArguments, McpArguments, McpCheckArguments, McpCommand};
 use remote::{
     AnswerArguments, AttachArguments, CrashesArguments, DrainArguments, LeverArguments, PsArguments, RemoveArguments,
@@ -121,6 +123,11 @@ pub(super) enum Command {
     Mcp {
         #[command(subcommand)]
         command: McpCommand,
+    },
+    /// List or check hooks: programs that run at fixed points of a session
+    Hooks {
+        #[command(subcommand)]
+        command: HooksCommand,
     },
     /// List or check skills: instructions that a model reads when it needs them
     Skill {
@@ -278,6 +285,15 @@ pub(super) struct TurnArguments {
     /// MY_TOKEN, are replaced by [redacted: kind] before the model, the tape and you see them
     #[arg(long)]
     pub(super) no_redact: bool,
+    /// File whose text joins the system prompt of a new session, as AGENTS.md does; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(super) instructions: Vec<PathBuf>,
+    /// Hint at plans: the size of a request, failures so far, findings in .tamtam/findings.md, an open to-do list [default: false]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(super) planning: Option<bool>,
+    /// Hint at the work after many reads in a row [default: false]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(super) read_loop: Option<bool>,
     /// How durable the session log is [default: process]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(super) durability: Option<Survives>,

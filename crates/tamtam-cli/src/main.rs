@@ -24,6 +24,7 @@ mod environment;
 mod escape;
 mod failure;
 mod grants;
+mod hooks;
 mod keys;
 mod local_server;
 mod mcp;
@@ -126,6 +127,7 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Prompt { command: PromptCommand::Show(given) } => prompt::show(&given, environment).await,
         Command::Models(arguments) => catalogue::models(&arguments, environment),
         Command::Agents(arguments) => team::agents(&arguments, environment),
+        Command::Hooks { command } => hooks::hooks(&command, environment),
         Command::Mcp { command } => mcp::mcp(command, environment).await,
         Command::Skill { command } => skill::skill(command, environment),
         Command::Doctor(store) => doctor::doctor(&store, environment).await,

@@ -21,6 +21,7 @@ use super::{
     environment::Environment,
     failed_to_start,
     failure::{Exit, Failure},
+    hooks,
     mcp::Configured,
     models, note, print, prompt,
     rules::{self, Audience},
@@ -117,13 +118,18 @@ async fn started(given: &TurnArguments, environment: &Environment) -> Result<Sta
     config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
-    let host = team.host(sandbox, rules::host(&config), environment);
+    let host = team.host(sandbox.clone(), rules::host(&config), environment);
+    // The user's own only, like the servers below.
+    let hooks = hooks::Configured::of_user(&workspace, environment);
+    hooks.not_used.iter().for_each(|why| note(why));
+    let (host, placed) = hooks.onto(host, &sandbox, environment);
     let model = choice.model.to_string();
     // The user's own only: a client chooses the folder of its session, and the servers of one folder are not for another.
     let servers = Configured::of_user(environment);
     servers.not_used.iter().for_each(|why| note(why));
     let http = turn.model.network.options(environment)?;
     let runtime = builder(store, choice, &turn, host, environment).start().await?;
+    placed.begin(&runtime);
     match servers.offer(&runtime, http).await {
         Ok((_, notes)) => notes.iter().for_each(|why| note(why)),
         Err(error) => {

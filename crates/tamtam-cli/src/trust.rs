@@ -2,8 +2,8 @@
 //!
 //! A workspace may be a stranger's, such as a repository that was cloned. Its files say nothing until the user has run `tamtam
 //! trust DIR`. Trust is for one folder: its real path, and that folder itself, not another one that was made there later. Trust is
-//! also for the bytes of its files. The configuration is one kind of file, agents, commands and skills are another, MCP servers a third
-//! ([`CONFIG`], [`TEAM`], [`SKILLS`], [`MCP`]):
+//! also for the bytes of its files. The configuration is one kind of file, agents, commands and skills are another, MCP servers a third, hooks a
+//! fourth ([`CONFIG`], [`TEAM`], [`SKILLS`], [`MCP`], [`HOOKS`]):
 //! where one byte has changed, or there is a file more or less, no file of that kind is read. A rule file such as AGENTS.md is
 //! judged alone ([`Trust::has_trusted`]). What people granted for the project holds while its configuration is trusted as it is.
 //!
@@ -28,7 +28,7 @@ use super::{environment::Environment, failure::Failure, sessions::count};
 use stored::{Entry, Stored};
 
 pub(super) use command::trust;
-pub(super) use project::{CONFIG, MCP, Place, SKILLS, TEAM};
+pub(super) use project::{CONFIG, HOOKS, MCP, Place, SKILLS, TEAM};
 
 /// What the files of a project are worth.
 #[derive(Debug, PartialEq)]

@@ -74,7 +74,7 @@ fn creates(lower: &str) -> bool {
         rest = behind.trim_start_matches([' ', ',', '，', '您', '你']);
     }
     let is_word = |word: &&str| rest.strip_prefix(*word).is_some_and(|behind| behind.starts_with(' '));
-    CREATE.iter().any(|word| is_word(&word)) || CREATE_CHINESE.iter().any(|word| rest.starts_with(word))
+    CREATE.iter().any(is_word) || CREATE_CHINESE.iter().any(|word| rest.starts_with(word))
 }
 
 /// Whether the text names several steps.

@@ -97,6 +97,11 @@ pub(super) fn store(path: &Path) -> Option<PathBuf> {
     setting(Layer::User, path, name.get_ref(), value).ok().map(|(_, store)| PathBuf::from(store))
 }
 
+/// Whether a setting is a list of paths.
+fn is_list(name: &str) -> bool {
+    matches!(name, "sandbox.read" | "sandbox.write" | "instructions")
+}
+
 /// One setting, with its value as text; an error says what is wrong with the name or the value.
 fn setting(
     layer: Layer,
@@ -110,7 +115,7 @@ fn setting(
     }
     let relative = |text: &str| path.parent().unwrap_or(Path::new("")).join(text).display().to_string();
     let text = match value.get_ref() {
-        DeValue::Array(paths) if matches!(name, "sandbox.read" | "sandbox.write") => {
+        DeValue::Array(paths) if is_list(name) => {
             let path = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
                 // `~` stands for the home folder.
                 DeValue::String(text) if text.starts_with('~') => Some(text.to_string()),
@@ -120,7 +125,7 @@ fn setting(
             let paths: Option<Vec<_>> = paths.iter().map(path).collect();
             paths.ok_or_else(|| format!("write {}", setting.takes))?.join("\n")
         }
-        _ if matches!(name, "sandbox.read" | "sandbox.write") => return Err(format!("write {}", setting.takes)),
+        _ if is_list(name) => return Err(format!("write {}", setting.takes)),
         DeValue::String(text) => text.clone().into_owned(),
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),

@@ -40,7 +40,7 @@ const fn process(setting: Setting) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 22] = [
+pub(super) const ALL: [Setting; 25] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
@@ -71,6 +71,9 @@ pub(super) const ALL: [Setting; 22] = [
     },
     Setting { of_user: true, ..process(setting("store", "a folder", "tamtam in the user's data folder")) },
     Setting { of_user: true, ..process(setting("redact", "true or false", "true")) },
+    Setting { of_user: true, ..setting("instructions", "a list of files", "none") },
+    process(setting("planning", "true or false", "false")),
+    process(setting("read_loop", "true or false", "false")),
     process(setting("durability", "process or power", "process")),
     Setting {
         of_user: true,
@@ -132,6 +135,15 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
             "false" => Ok(!std::mem::replace(&mut turn.no_redact, true)),
             _ => Err(format!("{text:?} is neither")),
         },
+        "instructions" => {
+            let is_silent = turn.instructions.is_empty();
+            if is_silent {
+                turn.instructions = text.lines().map(PathBuf::from).collect();
+            }
+            Ok(is_silent)
+        }
+        "planning" => fill(&mut turn.planning, text.parse().map_err(|_| format!("{text:?} is neither"))?),
+        "read_loop" => fill(&mut turn.read_loop, text.parse().map_err(|_| format!("{text:?} is neither"))?),
         "durability" => {
             let survives = match text {
                 "process" => Survives::Process,
@@ -202,6 +214,12 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
         }),
         "store" => turn.store.store.as_ref().map(|store| store.display().to_string()),
         "redact" => turn.no_redact.then(|| "false".to_owned()),
+        "instructions" => {
+            let files: Vec<_> = turn.instructions.iter().map(|file| file.display().to_string()).collect();
+            (!files.is_empty()).then(|| files.join(", "))
+        }
+        "planning" => turn.planning.map(|is| is.to_string()),
+        "read_loop" => turn.read_loop.map(|is| is.to_string()),
         "durability" => turn.durability.map(|survives| match survives {
             Survives::Process => "process".to_owned(),
             Survives::Power => "power".to_owned(),

@@ -16,8 +16,9 @@ use std::{
 
 use tamtam::{
     EventStream, ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
+    hook::{Planning, ReadLoop},
     permission::{Rule, Ruleset},
-    runtime::{Agent, Builder},
+    runtime::{Agent, Builder, InstructionFiles},
     session::{AgentChoice, Budget, Open, Scope, State},
     tape::{Durability, TapeError},
     tool::SandboxTerms,
@@ -31,6 +32,7 @@ use crate::{
     config::{self, Config},
     environment::Environment,
     failure::Failure,
+    hooks,
     mcp::Configured,
     models::{self, Choice},
     note, prompt,
@@ -121,6 +123,7 @@ async fn try_run(
     let (turn, _) = config.over(&given.turn, None);
     let team = team(&workspace, said, environment)?;
     let servers = Configured::load(&workspace, environment)?;
+    let hooks = hooks::Configured::load(&workspace, environment)?;
     let options = SessionOptions::from_agent(team.agent(turn.setup.agent.as_deref())?, &workspace);
     let mut options = options.map_err(|error| Failure::usage(error.to_string()))?;
     let choice = models::choose(&turn.model, None, environment).await?;
@@ -138,12 +141,18 @@ async fn try_run(
     options.date = Some(prompt::today());
     turn.budget.check(&choice.model, &*choice.models, &options.budget)?;
     let mut not_read = team.not_used();
-    not_read.extend(servers.not_used.iter().filter(|why| !not_read.contains(why)).cloned().collect::<Vec<_>>());
+    for why in servers.not_used.iter().chain(&hooks.not_used) {
+        if !not_read.contains(why) {
+            not_read.push(why.clone());
+        }
+    }
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
-    let host = team.host(sandbox, rights.host, environment);
     let http = turn.model.network.options(environment)?;
+    let host = team.host(sandbox.clone(), rights.host, environment);
+    let (host, placed) = hooks.onto(host, &sandbox, environment);
     let (runtime, hints) = start(store, choice, &turn, host, environment).await?;
+    placed.begin(&runtime);
     let (servers, not_offered) = or_shut_down(&runtime, servers.offer(&runtime, http).await).await?;
     not_read.extend(not_offered);
     let session = match runtime.create(options).await {
@@ -210,6 +219,7 @@ async fn take_up(
     sandboxed::warning(sandbox.mode, SandboxLevel::probe).iter().for_each(|said| note(said));
     let team = team(Path::new(workspace), said, environment)?;
     let servers = Configured::load(Path::new(workspace), environment)?;
+    let hooks = hooks::Configured::load(Path::new(workspace), environment)?;
     let agent = agent(&team, given.setup.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     choice.check_prompt(said.text)?;
@@ -225,10 +235,16 @@ async fn take_up(
     given.budget.check(&choice.model, &*choice.models, &budget)?;
     let switch_to = choice_of(agent, given.setup.agent.as_deref() == Some(own), id)?;
     let mut not_read: Vec<_> = config.notes.iter().cloned().chain(team.not_used()).collect();
-    not_read.extend(servers.not_used.iter().filter(|why| !not_read.contains(why)).cloned().collect::<Vec<_>>());
-    let host = team.host(sandbox, rules::host(&config), environment);
+    for why in servers.not_used.iter().chain(&hooks.not_used) {
+        if !not_read.contains(why) {
+            not_read.push(why.clone());
+        }
+    }
     let http = given.model.network.options(environment)?;
+    let host = team.host(sandbox.clone(), rules::host(&config), environment);
+    let (host, placed) = hooks.onto(host, &sandbox, environment);
     let (runtime, hints) = start(store, choice, given, host, environment).await?;
+    placed.begin(&runtime);
     let (servers, not_offered) = or_shut_down(&runtime, servers.offer(&runtime, http).await).await?;
     not_read.extend(not_offered);
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
@@ -392,10 +408,36 @@ pub(crate) fn builder(
     let prices = given.budget.price.map(|price| (model.clone(), price));
     let builder =
         host.store(store).durability(durability).prices(prices).models(models, model).watch(Environment::watch());
+    // Before the one that takes keys out, which sees what the hints quote.
+    let builder = with_instructions(with_hints(builder, given), given, environment);
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back()).faults(environment.faults());
     builder
+}
+
+/// The files whose text joins the system prompt of a new session.
+fn with_instructions(builder: Builder, given: &TurnArguments, environment: &Environment) -> Builder {
+    if given.instructions.is_empty() {
+        return builder;
+    }
+    let whole = |file: &PathBuf| match (file.strip_prefix("~"), environment.get("HOME")) {
+        (Ok(below), Some(home)) => Path::new(home).join(below),
+        _ => environment.absolute(file),
+    };
+    builder.environment(InstructionFiles::new(given.instructions.iter().map(whole)))
+}
+
+/// The hooks with hints that the arguments and files switch on.
+fn with_hints(builder: Builder, given: &TurnArguments) -> Builder {
+    let builder = match given.planning {
+        Some(true) => {
+            let planning = Planning::new().findings(".tamtam/findings.md");
+            planning.tool().into_iter().fold(builder, Builder::tool).hook(planning)
+        }
+        _ => builder,
+    };
+    if given.read_loop == Some(true) { builder.hook(ReadLoop::new()) } else { builder }
 }
 
 /// Gives `done` on. If it is an error, the command cannot go on, so the runtime is shut down first.

@@ -61,6 +61,13 @@ pub(crate) const MCP: [Place; 4] = [
     Place { path: ".opencode/opencode.json", endings: &[] },
 ];
 
+/// The files that name hooks, which are programs.
+pub(crate) const HOOKS: [Place; 3] = [
+    Place { path: ".tamtam/hooks.json", endings: &[] },
+    Place { path: ".claude/settings.json", endings: &[] },
+    Place { path: ".claude/settings.local.json", endings: &[] },
+];
+
 /// The files with instructions for every agent.
 const RULES: [Place; 5] = [
     Place { path: "AGENTS.override.md", endings: &[] },
@@ -72,7 +79,7 @@ const RULES: [Place; 5] = [
 
 /// All places: `tamtam trust` covers them together. A new kind of file is a line here or above, and is read through `Trust::look`.
 pub(super) fn all() -> Vec<Place> {
-    [&[CONFIG][..], &RULES, &TEAM, &SKILLS, &MCP[..2]].concat()
+    [&[CONFIG][..], &RULES, &TEAM, &SKILLS, &MCP[..2], &HOOKS].concat()
 }
 
 /// Texts or hashes of files, by their names from the workspace on.

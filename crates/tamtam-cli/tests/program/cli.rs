@@ -14,6 +14,7 @@ mod errors;
 mod faults;
 mod files;
 mod grants;
+mod hooks;
 mod killed;
 pub(crate) mod lab;
 mod loops;
