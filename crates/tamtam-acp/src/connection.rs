@@ -119,19 +119,25 @@ impl Connection {
         if self.client.get().is_some_and(|client| client.has_files) {
             self.options.unsaved.add(&id, workspace, &self.peer);
         }
-        all.insert(id, Arc::new(held));
+        if let Some(before) = all.insert(id, Arc::new(held)) {
+            before.end();
+        }
         Ok(())
     }
 
     pub(crate) fn let_go(&self, id: &SessionId) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        held.iter().for_each(|held| held.end());
         self.options.unsaved.remove(id, &self.peer);
     }
 
     /// Lets all sessions go: the client is gone.
     pub(crate) fn end(&self) {
         let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
-        held.keys().for_each(|id| self.options.unsaved.remove(id, &self.peer));
+        held.iter().for_each(|(id, held)| {
+            held.end();
+            self.options.unsaved.remove(id, &self.peer);
+        });
     }
 
     pub(crate) fn shows(&self) -> Shows {

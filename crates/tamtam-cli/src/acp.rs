@@ -10,7 +10,7 @@ use std::{
 };
 
 use tamtam::{Runtime, permission::Profile};
-use tamtam_acp::{AcpOptions, HandedServer, UnsavedFiles, serve};
+use tamtam_acp::{AcpOptions, HandedServer, ServeError, UnsavedFiles, serve};
 use tamtam_mcp::{ServerConfig, Servers};
 use tamtam_server::NewSession;
 
@@ -89,7 +89,11 @@ async fn serve_editor(
     if let Some(door) = door {
         door.close().await;
     }
-    served.map_err(|error| Failure::failed(error.to_string()))
+    match served {
+        // An editor that dies is one that has closed its side.
+        Err(ServeError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        served => served.map_err(|error| Failure::failed(error.to_string())),
+    }
 }
 
 fn options(given: &TurnArguments, runtime: &Runtime, environment: &Environment) -> AcpOptions {
