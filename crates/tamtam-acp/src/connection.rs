@@ -229,7 +229,7 @@ impl Connection {
         given: Value,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Done, Fault> {
-        if method == "session/prompt" && self.client.get().is_some() {
+        if method == "session/prompt" && self.client.get().is_some() && self.options.no_key.is_none() {
             // It ends in a way of its own.
             return prompt::prompt(self, given, stop).await;
         }
@@ -245,6 +245,9 @@ impl Connection {
         }
         if self.client.get().is_none() {
             return Err(Fault::no_request("the first request is `initialize`"));
+        }
+        if let Some(why) = &self.options.no_key {
+            return Err(Fault::no_key(why));
         }
         match method {
             "authenticate" => authenticate(given),

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tamtam::{Runtime, permission::Profile};
+use tamtam::{Runtime, model::Scripted, permission::Profile};
 use tamtam_acp::{AcpOptions, HandedServer, ServeError, UnsavedFiles, serve};
 use tamtam_mcp::{ServerConfig, Servers};
 use tamtam_server::NewSession;
@@ -41,7 +41,10 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     let (turn, _) = config.over(&given.turn, None);
     let team = Team::load(&workspace, environment)?;
     team.agent(turn.setup.agent.as_deref())?;
-    let choice = models::choose(&turn.model, None, environment).await?;
+    let choice = match models::choose(&turn.model, None, environment).await {
+        Ok(choice) => choice,
+        Err(why) => return without_model(why, &mut signals).await,
+    };
     config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
@@ -66,6 +69,19 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
         true => Ok(Exit::Done),
         false => Err(Failure::failed(format!("not all could be stopped: {left:?}"))),
     }
+}
+
+/// Tells the editor what is missing, instead of ending before it can listen.
+async fn without_model(why: Failure, signals: &mut Signals) -> Result<Exit, Failure> {
+    let runtime = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start().await?;
+    let options = AcpOptions::default().no_key(&why.message);
+    tokio::select! {
+        // That it could not be told is no more than that a model is missing.
+        _ = serve(runtime.clone(), options, tokio::io::stdin(), tokio::io::stdout()) => {}
+        () = signals.next() => {}
+    }
+    drop(runtime.shutdown().await);
+    Err(why)
 }
 
 /// Serves until the editor is gone or a signal comes.
