@@ -40,6 +40,8 @@ impl Asked {
         match kind {
             EventKind::Ask { ask, name, input, from, offers, question, digest, .. } => {
                 let mut call = calls::facts(name, input, workspace);
+                // A child numbers its calls for itself.
+                let known = known.filter(|_| from.is_empty());
                 call["toolCallId"] = known.map_or_else(|| format!("ask-{ask}"), str::to_owned).into();
                 call["name"] = name.as_str().into();
                 if let Some(child) = from.last() {
@@ -185,5 +187,43 @@ impl Answers {
             (Some("cancel"), _) => Some(Grant::Reject(None)),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn asked(from: Value) -> Asked {
+        let ask = json!({
+            "event": "ask", "ask": 17, "call": "c", "name": "bash", "input": "{\"command\":\"make\"}", "access": [],
+            "expires": 0, "from": from, "digest": "d",
+            "offers": [{ "offer": 1, "rules": [], "allows": "Allows the command `make`, exactly." }],
+        });
+        Asked::of(&serde_json::from_value(ask).unwrap(), "/w".as_ref(), Some("known")).unwrap()
+    }
+
+    /// Each option names its ask, says what it allows in words, and stands for one answer.
+    #[test]
+    fn the_options_are_the_offers_in_words() {
+        let options = asked(json!([])).options();
+        let shown: Vec<_> = options.iter().map(|(option, _)| option["optionId"].as_str().unwrap()).collect();
+        assert_eq!(shown, ["17:once", "17:offer-1", "17:no", "17:stop"]);
+        assert_eq!(options[1].0["name"], "For this session: Allows the command `make`, exactly.");
+        assert_eq!(options[1].1, Grant::Offered { scope: Scope::Session, offer: 1 });
+        assert!(matches!(&options[2].1, Grant::Reject(Some(_))) && options[3].1 == Grant::Reject(None));
+        let of_budget: Vec<_> =
+            Asked::of_budget(Seq(3), "10 of 10").options().into_iter().map(|(_, grant)| grant).collect();
+        assert_eq!(of_budget, [Grant::Once, Grant::Always(Scope::Session), Grant::Reject(None)]);
+    }
+
+    /// The call of a child is none of the session's, whatever its number; and the child is named.
+    #[test]
+    fn the_question_of_a_child_is_about_a_call_of_its_own() {
+        let own = asked(json!([])).call;
+        assert_eq!((&own["toolCallId"], &own["title"]), (&json!("known"), &json!("make")));
+        let of_child = asked(json!([{ "session": "s", "agent": "explore" }])).call;
+        assert_eq!((&of_child["toolCallId"], &of_child["title"]), (&json!("ask-17"), &json!("explore: make")));
     }
 }

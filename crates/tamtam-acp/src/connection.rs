@@ -119,19 +119,25 @@ impl Connection {
         if self.client.get().is_some_and(|client| client.has_files) {
             self.options.unsaved.add(&id, workspace, &self.peer);
         }
-        all.insert(id, Arc::new(held));
+        if let Some(before) = all.insert(id, Arc::new(held)) {
+            before.end();
+        }
         Ok(())
     }
 
     pub(crate) fn let_go(&self, id: &SessionId) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        held.iter().for_each(|held| held.end());
         self.options.unsaved.remove(id, &self.peer);
     }
 
     /// Lets all sessions go: the client is gone.
     pub(crate) fn end(&self) {
         let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
-        held.keys().for_each(|id| self.options.unsaved.remove(id, &self.peer));
+        held.iter().for_each(|(id, held)| {
+            held.end();
+            self.options.unsaved.remove(id, &self.peer);
+        });
     }
 
     pub(crate) fn shows(&self) -> Shows {
@@ -223,7 +229,7 @@ impl Connection {
         given: Value,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Done, Fault> {
-        if method == "session/prompt" && self.client.get().is_some() {
+        if method == "session/prompt" && self.client.get().is_some() && self.options.no_key.is_none() {
             // It ends in a way of its own.
             return prompt::prompt(self, given, stop).await;
         }
@@ -239,6 +245,9 @@ impl Connection {
         }
         if self.client.get().is_none() {
             return Err(Fault::no_request("the first request is `initialize`"));
+        }
+        if let Some(why) = &self.options.no_key {
+            return Err(Fault::no_key(why));
         }
         match method {
             "authenticate" => authenticate(given),

@@ -66,7 +66,7 @@ impl Own {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.task.abort();
+        self.end();
     }
 }
 
@@ -86,7 +86,9 @@ impl Held {
     /// Begins to show the session once `start` resolves: when the client knows of it.
     pub(crate) fn begin(beginning: Beginning, start: oneshot::Receiver<()>) -> Held {
         let own = Arc::<Own>::default();
-        let (ending, ended) = watch::channel(Seq::ZERO);
+        // A turn that ended before is shown with the past, or known.
+        let before = beginning.state.ended.back().map(|end| end.turn);
+        let (ending, ended) = watch::channel(before.unwrap_or_default());
         let session = beginning.session.clone();
         let last = (beginning.state.seq, u32::MAX);
         let showing = Showing { beginning, own: own.clone(), ending, last, asks: BTreeMap::new() };
@@ -97,6 +99,11 @@ impl Held {
             }
         });
         Held { session, own, ended, task }
+    }
+
+    /// Ends the showing, whoever still has this: a request that is open may.
+    pub(crate) fn end(&self) {
+        self.task.abort();
     }
 
     /// A message of the client's own: it is not shown to it again.

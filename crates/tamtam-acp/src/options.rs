@@ -37,6 +37,7 @@ pub struct AcpOptions {
     pub(crate) rights: Option<Arc<Rights>>,
     pub(crate) tool_servers: Option<Arc<ToolServers>>,
     pub(crate) unsaved: UnsavedFiles,
+    pub(crate) no_key: Option<String>,
 }
 
 /// A program that a client names as a server of tools (MCP, over its standard input and output).
@@ -66,6 +67,7 @@ impl Default for AcpOptions {
             rights: None,
             tool_servers: None,
             unsaved: UnsavedFiles::new(),
+            no_key: None,
         }
     }
 }
@@ -91,6 +93,13 @@ impl AcpOptions {
         rights: impl Fn(&Path, Profile) -> Result<Vec<Ruleset>, String> + Send + Sync + 'static,
     ) -> Self {
         AcpOptions { rights: Some(Arc::new(rights)), ..self }
+    }
+
+    /// Nothing can be done before a person has set a key: every request about a session is answered with this text, under the code by
+    /// which an editor asks its user to authenticate.
+    #[must_use]
+    pub fn no_key(self, why: impl Into<String>) -> Self {
+        AcpOptions { no_key: Some(why.into()), ..self }
     }
 
     /// Asks clients that show their files for what is not saved; the same hook is the runtime's.

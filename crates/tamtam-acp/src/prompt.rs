@@ -125,7 +125,10 @@ pub(crate) async fn prompt(
         },
         answer = receipt.wait() => answer?,
     };
-    held.shown_to_the_end(answer.turn).await;
+    // The client may have loaded the session again meanwhile.
+    if let Ok(held) = connection.held(held.session.id()) {
+        held.shown_to_the_end(answer.turn).await;
+    }
     answered(&receipt, &answer).map(Done::from)
 }
 

@@ -23,6 +23,8 @@ const BAD_PARAMS: i64 = -32_602;
 const FAILED: i64 = -32_603;
 /// The client has cancelled the request.
 const CANCELLED: i64 = -32_800;
+/// A key is missing.
+const NO_KEY: i64 = -32_000;
 /// There is no such session.
 const NOT_FOUND: i64 = -32_002;
 
@@ -68,6 +70,10 @@ impl Fault {
 
     pub(crate) fn cancelled() -> Fault {
         Fault::new(CANCELLED, "the request was cancelled")
+    }
+
+    pub(crate) fn no_key(why: &str) -> Fault {
+        Fault::new(NO_KEY, why).kind("auth_required")
     }
 
     pub(crate) fn not_found(why: impl std::fmt::Display) -> Fault {

@@ -157,6 +157,11 @@ async fn hold(
             connection.tell_update(session.id(), update).await?;
         }
     }
+    for (ticket, call) in state.calls() {
+        if let Some(update) = updates.is_open(ticket, call) {
+            connection.tell_update(session.id(), update).await?;
+        }
+    }
     let todos = serde_json::to_value(state.todos()).unwrap_or_default();
     if let Some(plan) = calls::plan(&todos).filter(|_| !state.todos().is_empty()) {
         connection.tell_update(session.id(), plan).await?;

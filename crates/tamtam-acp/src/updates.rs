@@ -16,7 +16,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Event, EventKind, Message, MessageId, Part, Seq,
-    session::{CallId, Role, ToolPart, ToolState},
+    session::{CallId, OpenCall, Role, ToolPart, ToolState},
 };
 
 use crate::{
@@ -120,6 +120,14 @@ impl Updates {
     /// Tokens that the newest request took, and those that it might take.
     pub(crate) fn context(&self) -> Option<(u64, u64)> {
         self.context
+    }
+
+    /// A call that was open before the first event: shown, unless the conversation so far has shown it.
+    pub(crate) fn is_open(&mut self, ticket: Seq, call: &OpenCall) -> Option<Value> {
+        let is_new = !self.calls.contains_key(&call.id);
+        let made = is_new.then(|| self.made(&call.id, &call.facts.tool, &call.input)).flatten();
+        self.tickets.insert(ticket, call.id.clone());
+        made
     }
 
     /// The conversation so far.

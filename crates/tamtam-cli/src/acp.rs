@@ -9,8 +9,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tamtam::{Runtime, permission::Profile};
-use tamtam_acp::{AcpOptions, HandedServer, UnsavedFiles, serve};
+use tamtam::{Runtime, model::Scripted, permission::Profile};
+use tamtam_acp::{AcpOptions, HandedServer, ServeError, UnsavedFiles, serve};
 use tamtam_mcp::{ServerConfig, Servers};
 use tamtam_server::NewSession;
 
@@ -41,7 +41,10 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     let (turn, _) = config.over(&given.turn, None);
     let team = Team::load(&workspace, environment)?;
     team.agent(turn.setup.agent.as_deref())?;
-    let choice = models::choose(&turn.model, None, environment).await?;
+    let choice = match models::choose(&turn.model, None, environment).await {
+        Ok(choice) => choice,
+        Err(why) => return without_model(why, &mut signals).await,
+    };
     config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
@@ -68,6 +71,19 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     }
 }
 
+/// Tells the editor what is missing, instead of ending before it can listen.
+async fn without_model(why: Failure, signals: &mut Signals) -> Result<Exit, Failure> {
+    let runtime = Runtime::builder().in_memory().model(Arc::new(Scripted::new([]))).start().await?;
+    let options = AcpOptions::default().no_key(&why.message);
+    tokio::select! {
+        // That it could not be told is no more than that a model is missing.
+        _ = serve(runtime.clone(), options, tokio::io::stdin(), tokio::io::stdout()) => {}
+        () = signals.next() => {}
+    }
+    drop(runtime.shutdown().await);
+    Err(why)
+}
+
 /// Serves until the editor is gone or a signal comes.
 async fn serve_editor(
     given: &AcpArguments,
@@ -90,7 +106,11 @@ async fn serve_editor(
     if let Some(door) = door {
         door.close().await;
     }
-    served.map_err(|error| Failure::failed(error.to_string()))
+    match served {
+        // An editor that dies is one that has closed its side.
+        Err(ServeError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        served => served.map_err(|error| Failure::failed(error.to_string())),
+    }
 }
 
 fn options(given: &TurnArguments, runtime: &Runtime, environment: &Environment) -> AcpOptions {

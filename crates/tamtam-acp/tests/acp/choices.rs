@@ -107,6 +107,24 @@ async fn a_host_that_lets_nobody_choose_says_so() {
     lab.end().await;
 }
 
+/// An editor asks its user for a key by the code, and shows the text.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_key_every_request_says_what_is_missing() {
+    let lab = Lab::new().await;
+    let mut client = lab.client_with(options().no_key("set OPENAI_API_KEY"), json!({})).await;
+    let new = json!({ "cwd": lab.work(), "mcpServers": [] });
+    let wanted = json!({ "code": -32_000, "message": "set OPENAI_API_KEY", "data": { "kind": "auth_required" } });
+    for (method, params) in [
+        ("session/new", new),
+        ("session/list", json!({})),
+        ("session/prompt", crate::lab::said("s", "x")),
+        ("authenticate", json!({ "methodId": "environment" })),
+    ] {
+        assert_eq!(client.ask(method, params).await.unwrap_err(), wanted, "{method}");
+    }
+    lab.end().await;
+}
+
 /// A host gets the servers that a client names, and a session has none of those that are no programs.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_of_tools_are_handed_to_the_host() {

@@ -35,6 +35,48 @@ async fn a_session_that_is_loaded_is_shown_from_its_beginning() {
     lab.end().await;
 }
 
+/// Loaded again while a prompt is open, a session is shown by one task and not by two, and the prompt is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_loaded_twice_is_shown_once() {
+    let lab = Lab::new().await;
+    let mut client = lab.client().await;
+    let session = client.new_session(&lab.work()).await;
+    let prompt = client.prompt(&session, "gate").await;
+    lab.gate.entered.notified().await;
+    let load = json!({ "sessionId": session, "cwd": lab.work(), "mcpServers": [] });
+    client.ask("session/load", load.clone()).await.unwrap();
+    client.updates("user_message_chunk");
+    lab.gate.open.notify_one();
+    assert_eq!(client.answer(prompt).await.unwrap()["stopReason"], "end_turn");
+    assert_eq!(client.text("agent_message_chunk"), "All done.");
+    // After the end there is nothing to wait for.
+    client.ask("session/load", load).await.unwrap();
+    let prompt = client.prompt(&session, "hello").await;
+    client.answer(prompt).await.unwrap();
+    assert_eq!(client.text("agent_message_chunk"), "All done.You said: hello");
+    lab.end().await;
+}
+
+/// Who comes in mid-call sees the call, and how it ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_runs_is_shown_to_who_comes_later() {
+    let lab = Lab::new().await;
+    let (mut one, mut two) = (lab.client().await, lab.client().await);
+    let session = one.new_session(&lab.work()).await;
+    let prompt = one.prompt(&session, "gate").await;
+    lab.gate.entered.notified().await;
+    two.ask("session/resume", json!({ "sessionId": session, "cwd": lab.work() })).await.unwrap();
+    let names: Vec<_> = two.updates("tool_call").iter().map(|call| call["name"].clone()).collect();
+    assert_eq!(names, ["gate", "look"]);
+    lab.gate.open.notify_one();
+    one.answer(prompt).await.unwrap();
+    for result in ["opened", "seen"] {
+        let over = two.update(|update| update["content"][0]["content"]["text"] == result).await;
+        assert_eq!(over["status"], "completed");
+    }
+    lab.end().await;
+}
+
 /// The client dies over a question, and the agent after it: the next ones have the question, and the call runs once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_comes_back_gets_its_open_question() {

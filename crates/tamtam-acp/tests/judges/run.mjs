@@ -175,6 +175,14 @@ const tests = {
       assert.match(JSON.stringify(tree), /"phase":"ready"/);
     });
   },
+  async 'sdk: without a model the editor is told what to set'(p) {
+    p.agent.command = p.agent.command.filter((word) => word !== '--model' && !word.startsWith('scripted:'));
+    p.agent.env.LOCAL_BASE_URL = 'http://127.0.0.1:1';
+    await withAgent({ ...p.agent, choose: allow }, async (client) => {
+      assert.equal(client.hello.authMethods.length, 1);
+      await assert.rejects(client.start(), (error) => error.code === -32000 && /OPENAI_API_KEY/.test(error.message));
+    });
+  },
   async 'acpx: a prompt with a permission that is given'(p) {
     const said = await acpx(p, '--approve-all', 'exec', 'write it');
     assert.match(said, /All done\./);
