@@ -131,6 +131,13 @@ impl ToolContext {
         self.filters.one()
     }
 
+    /// The same context in a trace, for a host that made it itself ([`ToolContext::detached`]).
+    #[must_use]
+    pub fn in_trace(mut self, trace: TraceContext) -> ToolContext {
+        self.trace = Some(trace);
+        self
+    }
+
     /// The trace that the call carries on, for services that it calls; `None` outside of one.
     #[must_use]
     pub fn trace(&self) -> Option<&TraceContext> {

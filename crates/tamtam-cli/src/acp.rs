@@ -20,6 +20,7 @@ use super::{
     environment::Environment,
     failed_to_start,
     failure::{Exit, Failure},
+    hooks,
     mcp::Configured,
     models, note,
     rules::{self, Audience},
@@ -48,7 +49,11 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     config.notes.iter().cloned().chain(team.not_used()).for_each(|why| note(&why));
     let sandbox = turn.setup.sandbox.sandbox(environment);
     sandboxed::warning(sandbox.mode, tamtam::tools::process::SandboxLevel::probe).iter().for_each(|said| note(said));
-    let host = team.host(sandbox, rules::host(&config), environment);
+    let host = team.host(sandbox.clone(), rules::host(&config), environment);
+    // The user's own only: the editor chooses the folder of each session.
+    let hooks = hooks::Configured::of_user(&workspace, environment);
+    hooks.not_used.iter().for_each(|why| note(why));
+    let (host, placed) = hooks.onto(host, &sandbox, environment);
     let mut offered = vec![choice.model.clone()];
     if choice.model.provider != "scripted" {
         let others = models::all_of_keys(environment).map(|(model, _)| model);
@@ -60,6 +65,7 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     let unsaved = UnsavedFiles::new();
     let host = host.hook(unsaved.clone());
     let runtime = builder(store, choice, &turn, host, environment).without_auto_resume().start().await?;
+    placed.begin(&runtime);
     let mut options = options(&given.turn, &runtime, environment).unsaved(unsaved);
     options.models = offered;
     let ended = serve_editor(&given, servers, &runtime, options, environment, &mut signals).await;

@@ -154,8 +154,12 @@ impl Connection {
         let mut withdraw = Withdraw { connection: self, id, is_sent: false };
         if let Value::Object(fields) = &mut params {
             let mut meta = self.meta.get().cloned().unwrap_or_else(|| json!({}));
-            if call.is_some() {
+            if let Some(call) = call {
                 meta["progressToken"] = id.into();
+                if let Some(trace) = call.trace() {
+                    meta["traceparent"] = trace.traceparent().into();
+                    trace.tracestate().into_iter().for_each(|state| meta["tracestate"] = state.into());
+                }
             }
             if meta.as_object().is_some_and(|meta| !meta.is_empty()) {
                 fields.insert("_meta".to_owned(), meta);
@@ -324,6 +328,7 @@ mod tests {
     use tamtam::tool::Progress;
 
     use super::*;
+    use tamtam::session::TraceContext;
 
     fn sent(lines: &mut mpsc::Receiver<String>) -> Vec<Value> {
         std::iter::from_fn(|| lines.try_recv().ok()).map(|line| serde_json::from_str(&line).unwrap()).collect()
@@ -369,6 +374,17 @@ mod tests {
         assert_eq!(connection.take(Incoming::Answer(1, Ok(json!("second")))), Taken::Unasked);
         assert_eq!(request.await, Ok(json!("first")));
         assert_eq!(sent(&mut lines).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_call_carries_its_trace_on() {
+        let (connection, mut lines) = Connection::new();
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = call().0.in_trace(TraceContext::new(parent, Some("a=b")).unwrap());
+        let mut request = Box::pin(connection.request("tools/call", json!({}), Some(&context)));
+        assert!(futures_util::poll!(&mut request).is_pending());
+        let meta = json!({"progressToken": 1, "traceparent": parent, "tracestate": "a=b"});
+        assert_eq!(sent(&mut lines)[0]["params"]["_meta"], meta);
     }
 
     #[tokio::test]
