@@ -40,6 +40,7 @@ mod hello;
 mod http;
 mod intake;
 mod life;
+mod listing;
 mod message;
 mod offer;
 mod references;
