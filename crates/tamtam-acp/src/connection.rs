@@ -169,7 +169,9 @@ impl Connection {
             }
             Incoming::Notification { method, params } => match method.as_str() {
                 "session/cancel" => {
-                    self.stop(|_, open| open.prompt_of.is_some() && open.prompt_of == prompt::session_of(&params));
+                    if let Some(session) = prompt::session_of(&params) {
+                        self.stop_prompts(&session);
+                    }
                     let connection = self.clone();
                     tasks.spawn(async move { prompt::cancel(&connection, params).await });
                 }
@@ -198,6 +200,11 @@ impl Connection {
         let (stop, stopped) = watch::channel(false);
         open.insert(id.to_string(), Open { prompt_of, stop });
         Ok(stopped)
+    }
+
+    /// Stops the prompts of a session, also those that are on their way to it.
+    pub(crate) fn stop_prompts(&self, session: &str) {
+        self.stop(|_, open| open.prompt_of.as_deref() == Some(session));
     }
 
     fn stop(&self, is_meant: impl Fn(&String, &Open) -> bool) {

@@ -265,6 +265,7 @@ pub(crate) async fn close(connection: &Arc<Connection>, given: Value) -> Result<
     let named: Named = params(given)?;
     let id = id(&named.session)?;
     let held = connection.held(&id)?;
+    connection.stop_prompts(&named.session);
     if held.session.peek().await?.turn.is_some() {
         held.session.abort(format!("{} closed the session", connection.client_name())).await?;
     }

@@ -50,7 +50,7 @@ fn no_key() -> ModelError {
     ModelError::new(ErrorKind::Auth, "no such key")
 }
 
-fn rules() -> Ruleset {
+pub fn rules() -> Ruleset {
     let rule = |tool, action| Rule::new(tool, "*", action);
     let allowed = ["look", "gate", "question", "todo", "read"].map(|tool| rule(tool, Action::Allow));
     Ruleset::new("lab", [vec![rule("*", Action::Ask)], allowed.to_vec()].concat())

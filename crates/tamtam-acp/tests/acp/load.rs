@@ -1,9 +1,10 @@
 //! A client that comes back, and several doors to one session.
 
 use serde_json::json;
-use tamtam::{Message, session::Grant};
+use tamtam::{Message, SessionOptions, session::Grant};
+use tamtam_acp::AcpOptions;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, rules};
 
 /// The past is told whole, in order, and once.
 #[tokio::test(flavor = "multi_thread")]
@@ -74,6 +75,36 @@ async fn a_call_that_runs_is_shown_to_who_comes_later() {
         let over = two.update(|update| update["content"][0]["content"]["text"] == result).await;
         assert_eq!(over["status"], "completed");
     }
+    lab.end().await;
+}
+
+/// Nothing of a client that has gone is left: it listens no more, so a question that waits for nobody is denied at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_gone_listens_no_more() {
+    let lab = Lab::new().await;
+    let impatient = AcpOptions::default().new_session(|folder| Ok(SessionOptions::new(folder).rules(rules())));
+    let mut client = lab.client_with(impatient, json!({})).await;
+    let session = client.new_session(&lab.work()).await;
+    client.die().await;
+    let handle = lab.runtime.session(&session.parse().unwrap());
+    let mut is_heard = true;
+    // Its tasks were told to end, and do so in a moment.
+    for _ in 0..200 {
+        let receipt = handle.prompt("write x").await.unwrap();
+        let asked = async {
+            while handle.state().await.unwrap().asks().next().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            answer = receipt.wait() => {
+                is_heard = answer.is_err();
+                break;
+            }
+            () = asked => drop(handle.abort("somebody listens").await.unwrap()),
+        }
+    }
+    assert!(!is_heard);
     lab.end().await;
 }
 
