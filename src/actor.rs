@@ -24,6 +24,7 @@ pub(crate) mod limits;
 mod modes;
 pub(crate) mod observers;
 mod questions;
+mod send_on;
 pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod slot;
