@@ -26,6 +26,7 @@ mod milestone;
 mod modes;
 pub(crate) mod observers;
 mod questions;
+mod send_on;
 pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod slot;

@@ -33,21 +33,19 @@ use tracing::Instrument as _;
 
 use crate::{
     actor::{
-        call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, slot::Arrived, toolset::Toolset,
-        worker_context::WorkerContext,
+        call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, send_on, slot::Arrived,
+        toolset::Toolset, worker_context::WorkerContext,
     },
-    error::SendError,
     event::EventKind,
-    hook::{HookCall, Preparing, Ruling, TurnStop},
+    hook::{HookCall, Preparing, Ruling},
     kernel::context::of_text,
-    kernel::{Delivery, Gated, Report, SendMessage, Settings, Steering},
+    kernel::{Gated, Report, Settings},
     lock::Lock,
     model::{AnswerPart, Delta, ErrorKind, ModelAnswer, ModelError, Request},
     supervisor::WorkerNode,
     tool::{ChangeLog, Tool, ToolContext, ToolResult, truncate::bounded},
     words::depth,
-    words::ids::{MessageId, Seq},
-    words::message::{ErrorReason, Finish, Message, ModelRef},
+    words::message::{ErrorReason, Finish, ModelRef},
     words::panic_text,
 };
 
@@ -190,7 +188,7 @@ async fn answered(
     };
     let calls: facts::Calls = answer.calls().map(|(name, input)| (name.to_owned(), input.into())).collect();
     let asked = async {
-        send_on(post, &answer).await;
+        send_on::send_on(post, &answer).await;
         let mut facts = facts::ask(&tools.toolbox, calls.clone()).await;
         let with = (&tools.toolbox, &post.shared.globs);
         facts::foresee(with, &post.slot.id, settings, &calls, &mut facts).await;
@@ -219,40 +217,6 @@ async fn through_hooks(post: &WorkerContext, answer: ModelAnswer) -> ModelAnswer
         }
     }
     answer
-}
-
-/// What the ids of the messages begin with that send a turn on.
-const GO_ON: &str = "go-on-";
-
-/// Asks the hooks whether an answer may end the turn. If not, the words of the hook are a message that steers: a session takes each
-/// id once, so a turn is sent on at most once, also after a crash.
-async fn send_on(post: &WorkerContext, answer: &ModelAnswer) {
-    let hooks = &post.shared.hooks;
-    if hooks.is_empty() || answer.finish != Finish::Stop || answer.calls().next().is_some() {
-        return;
-    }
-    let Some(state) = post.slot.shown() else { return };
-    let is_ours = |id: &MessageId| id.as_str().starts_with(GO_ON);
-    let Some(turn) = state.turn.as_ref().filter(|turn| !turn.messages.is_empty()) else { return };
-    let was_sent_on = turn.messages.iter().any(is_ours);
-    let stop = TurnStop { text: answer.text(), todos: state.todos().into(), was_sent_on };
-    let words = hooks.on_stop(&post.hook_context(), &stop, &|failure| post.hook_failed(failure)).await;
-    if let Some(words) = words.filter(|_| !was_sent_on) {
-        let message = Message::user(words).with_id(format!("{GO_ON}{}", turn.id).as_str().into());
-        // Refused, it is not needed: the turn is being ended, or makes no further step.
-        if let Err(error) = say_into(post, message, turn.id).await {
-            tracing::debug!(session = %post.slot.id, %error, "the turn was not sent on");
-        }
-    }
-}
-
-/// Sends a message of a hook into the running turn. The input hooks see it like any other.
-async fn say_into(post: &WorkerContext, message: Message, turn: Seq) -> Result<(), SendError> {
-    let said = message.parts.len();
-    let message = post.passed(post.shared.limits.of_host(message)?).await?;
-    let added = message.parts.len().saturating_sub(said);
-    let (delivery, expect_turn) = (Delivery::Steer(Steering::FinishBatch), Some(turn));
-    post.slot.ask(SendMessage { message, delivery, expect_turn, agent: None, added }).await.map(drop)
 }
 
 async fn make(

@@ -149,7 +149,7 @@ impl Transcript {
                 self.messages.extend(delivered);
             }
             Record::Prepared(prepared) => {
-                if let Some(said) = prepared.said(entry) {
+                if let Some(said) = prepared.said(entry.seq, entry.time) {
                     let message = self.as_told(&said);
                     self.messages.push(message);
                 }
