@@ -90,6 +90,7 @@ fn what_is_built_is_pinned() {
             && !wanted.starts_with("{ path = \"../tamtam-server\", version = \"")
             && !wanted.starts_with("{ path = \"../tamtam-mcp\", version = \"")
             && !wanted.starts_with("{ path = \"../tamtam-acp\", version = \"")
+            && !wanted.starts_with("{ path = \"../tamtam-otel\", version = \"")
         {
             asked += 1;
             let version = wanted.strip_prefix("{ version = ").unwrap_or(wanted).split('"').nth(1).unwrap();

@@ -42,8 +42,7 @@ impl Collector for Read {
                 Kind::Gauge => MetricType::Gauge,
                 Kind::Histogram => MetricType::Histogram,
             };
-            // The encoder ends the sentence itself.
-            let mut metric = encoder.encode_descriptor(name, help.trim_end_matches('.'), None, kind)?;
+            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
             for sample in samples {
                 if sample.labels.is_empty() {
                     value(&mut metric, &sample.value, kind)?;

@@ -421,7 +421,13 @@ impl World {
         let gated = Gated { hook: "hook".into(), passed, ..Gated::default() };
         match self.rng.percent(50) {
             true => Gated { ask: Some("why".into()), ..gated },
-            false => Gated { input: Some(r#"{"other":1}"#.into()), facts, ..gated },
+            // With one argument more, which says nothing of what the call wants: so the facts stay true.
+            false => {
+                let input = self.state.call(ticket).and_then(|call| serde_json::from_str(&call.input).ok());
+                let mut input: serde_json::Map<_, _> = input.unwrap_or_default();
+                input.insert("other".to_owned(), 1.into());
+                Gated { input: serde_json::to_string(&input).ok().map(Into::into), facts, ..gated }
+            }
         }
     }
 
