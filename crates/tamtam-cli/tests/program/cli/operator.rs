@@ -171,7 +171,7 @@ fn a_run_that_listens_is_steered_by_others() {
     write!(stream, "{head}\r\ncontent-length: 2\r\n\r\n{{}}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("a run takes no other session"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("no other session is made here"), "{answer}");
     done(&lab, &["send", "one", "delete nothing", "--delivery", "steer", "--at", at]);
     std::fs::write(lab.path("go"), "").unwrap();
     let ended = live.end();
