@@ -55,9 +55,11 @@ pub(super) fn observe(meters: &SdkMeterProvider, runtime: &Runtime) {
         match kind {
             Kind::Histogram => {}
             Kind::Counter => {
-                drop(meter.f64_observable_counter(dotted).with_description(help).with_callback(each).build());
+                let _ = meter.f64_observable_counter(dotted).with_description(help).with_callback(each).build();
             }
-            Kind::Gauge => drop(meter.f64_observable_gauge(dotted).with_description(help).with_callback(each).build()),
+            Kind::Gauge => {
+                let _ = meter.f64_observable_gauge(dotted).with_description(help).with_callback(each).build();
+            }
         }
     }
 }
