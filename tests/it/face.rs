@@ -25,11 +25,12 @@ const TWICE: [(&str, &str); 2] = [
 ];
 
 /// Crates whose types may be in signatures, each with the reason.
-const FOREIGN: [(&str, &str); 4] = [
+const FOREIGN: [(&str, &str); 5] = [
     ("serde_json", "values of JSON; its version is that of the formats on tapes and wires"),
     ("schemars", "the bound of typed tools; it is `tamtam::schemars`"),
     ("tokio::process::ChildStdin", "the input of a process of a host's: a pipe of tokio's own, which every host has"),
     ("futures_core::stream::Stream", "the trait of all streams; std has none yet"),
+    ("tracing::span::Span", "a host's tracing system is reached through a span of `tracing`"),
 ];
 
 /// The lines of the listing, and what they declare.
