@@ -7,6 +7,7 @@
 use crate::{
     kernel::{CallVerdict, DownReason, Entry, Open, Outcome, Record, State},
     model::{ErrorKind, ModelError},
+    tool::{CallFacts, Unusable},
     words::{
         ids::{Millis, Seq, SessionId},
         message::{Finish, ModelRef},
@@ -75,11 +76,7 @@ impl<'e> Milestone<'e> {
                 Milestone::CallBegan { tool, attempt: *attempt }
             }
             Record::Result { result, judged } => Milestone::CallOver {
-                // A tool that does not exist has a name that the model made up.
-                tool: entry
-                    .ticket
-                    .filter(|_| *judged != CallVerdict::NoTool)
-                    .and_then(|ticket| tool(ticket, before, entries)),
+                tool: entry.ticket.and_then(|ticket| tool(ticket, before, entries)),
                 judged: *judged,
                 is_error: result.is_error(),
                 panicked: *judged == CallVerdict::Crashed || result.details["crashed"] == true,
@@ -96,12 +93,17 @@ impl<'e> Milestone<'e> {
     }
 }
 
+/// The name of a tool that exists. Another one is a name that the model made up, whatever the verdict on its call.
+fn known(facts: &CallFacts) -> Option<&str> {
+    (!matches!(facts.unusable, Some(Unusable::NoTool(_)))).then_some(&facts.tool)
+}
+
 /// The tool of a call, which these entries may have opened.
 fn tool<'e>(ticket: Seq, before: &'e State, entries: &'e [Entry]) -> Option<&'e str> {
     let opened = entries.iter().find(|entry| entry.seq == ticket);
     match (opened.map(|entry| &entry.record), before.open.get(&ticket)) {
-        (Some(Record::Call(call)), _) => Some(&call.facts.tool),
-        (_, Some(Open::Call(call))) => Some(&call.facts.tool),
+        (Some(Record::Call(call)), _) => known(&call.facts),
+        (_, Some(Open::Call(call))) => known(&call.facts),
         _ => None,
     }
 }

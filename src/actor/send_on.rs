@@ -26,13 +26,14 @@ pub(super) async fn send_on(post: &WorkerContext, answer: &ModelAnswer) {
         return;
     }
     let Some(state) = post.slot.shown() else { return };
-    let is_ours = |id: &MessageId| id.as_str().starts_with(GO_ON);
     let Some(turn) = state.turn.as_ref().filter(|turn| !turn.messages.is_empty()) else { return };
-    let was_sent_on = turn.messages.iter().any(is_ours);
+    // The id of this turn's own: a sender knows no turn before it has begun.
+    let id = MessageId::from(format!("{GO_ON}{}", turn.id).as_str());
+    let was_sent_on = turn.messages.contains(&id);
     let stop = TurnStop { text: answer.text(), todos: state.todos().into(), was_sent_on };
     let words = hooks.on_stop(&post.hook_context(), &stop, &|failure| post.hook_failed(failure)).await;
     if let Some(words) = words.filter(|_| !was_sent_on) {
-        let message = Message::user(words).with_id(format!("{GO_ON}{}", turn.id).as_str().into());
+        let message = Message::user(words).with_id(id);
         // Refused, it is not needed: the turn is being ended, or makes no further step.
         if let Err(error) = say_into(post, message, turn.id).await {
             tracing::debug!(session = %post.slot.id, %error, "the turn was not sent on");

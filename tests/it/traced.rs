@@ -13,7 +13,7 @@ use tamtam::{
     model::{ErrorKind, MicroUsd, ModelError, Price, Reply, Scripted, Usage},
     permission::Profile,
     runtime::{Counters, TraceLink},
-    session::{Bill, CallVerdict, Labels, Spent, TraceContext},
+    session::{Bill, CallVerdict, Finish, Labels, Spent, TraceContext},
     tool::{self, NoArguments, ToolContext, ToolResult},
 };
 use tracing::{
@@ -362,6 +362,7 @@ async fn no_words_of_a_conversation_are_in_spans_logs_or_counters() {
     let model = Arc::new(Scripted::new([
         Reply::text("a canary").with_call("says", json!({ "canary": "canary" })),
         Reply::call("canary", json!({})),
+        Reply::call("canary", json!({})).with_finish(Finish::Length),
         Reply::error(ModelError::new(ErrorKind::InvalidRequest, "a canary").with_status(400)),
     ]));
     let builder = Runtime::builder().store(folder.path().join("store")).model(model).tool(says);

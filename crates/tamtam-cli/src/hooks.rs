@@ -53,6 +53,8 @@ struct Configuration {
     timeout: Duration,
     from: String,
     folder: PathBuf,
+    /// The folder that it starts in, where that is not the workspace of the session.
+    home: Option<PathBuf>,
 }
 
 /// The hooks that there are.
@@ -67,14 +69,16 @@ pub(super) struct Configured {
 pub(super) struct Placed(Arc<OnceLock<Processes>>);
 
 impl Configured {
-    /// Those of the user's own file. `workspace` is the folder that they start in.
+    /// Those of the user's own file, which start in its folder. `workspace` is the one that they are told of outside of a session.
     pub(super) fn of_user(workspace: &Path, environment: &Environment) -> Configured {
         let mut found = Configured::default();
         let Some(path) = environment.config_folder().map(|folder| folder.join(NAME)) else { return found };
         if path.exists() {
             let from = path.display().to_string();
+            let home = path.parent().map(Path::to_owned);
             match named_file::text(&path, FILE_BYTES_MAX) {
-                Ok(text) => found.add(&text, &from, workspace),
+                // In a folder of the user's, because the workspace may be a stranger's: its `./check.sh` is not the user's.
+                Ok(text) => found.add(&text, &from, workspace, home),
                 Err(why) => found.not_used.push(format!("not used: {from}: {why}")),
             }
         }
@@ -87,7 +91,7 @@ impl Configured {
         match Trust::of(environment).look(workspace, &HOOKS)? {
             Project::Nothing => {}
             Project::Trusted { files, .. } => {
-                files.iter().for_each(|(name, text)| found.add(text, name, workspace));
+                files.iter().for_each(|(name, text)| found.add(text, name, workspace, None));
             }
             Project::Untrusted(why) => found.not_used.push(format!("not used: {why}")),
         }
@@ -95,7 +99,7 @@ impl Configured {
     }
 
     /// Adds those of one file.
-    fn add(&mut self, text: &str, from: &str, folder: &Path) {
+    fn add(&mut self, text: &str, from: &str, folder: &Path, home: Option<PathBuf>) {
         let value: Value = match serde_json::from_str(text) {
             Ok(value) => value,
             // The words of the error name line and column.
@@ -138,6 +142,7 @@ impl Configured {
                             timeout,
                             from: from.to_owned(),
                             folder: folder.to_owned(),
+                            home: home.clone(),
                         }),
                         Err(why) => wrong(&format!("{place}.hooks[{n}]"), &why),
                     }
@@ -238,7 +243,7 @@ mod tests {
 
     fn read(text: &str) -> (Vec<String>, Vec<String>) {
         let mut found = Configured::default();
-        found.add(text, "settings.json", Path::new("/w"));
+        found.add(text, "settings.json", Path::new("/w"), None);
         let hooks = found.hooks.iter().map(|hook| format!("{} {} {}", hook.event.name(), hook.matcher, hook.command));
         (hooks.collect(), found.not_used)
     }

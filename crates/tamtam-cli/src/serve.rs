@@ -39,7 +39,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Carries out `serve`.
 pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> Result<Exit, Failure> {
     let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
-    let Started { runtime, model, workspace } = started(&given.turn, environment).await?;
+    let Started { runtime, model, workspace } = started(&given.turn, environment, true).await?;
     let options = options(&given, model, workspace, environment);
     let server = Server::new(runtime.clone()).with(options);
     let bound = match (given.addr, socket(&given, environment)) {
@@ -78,7 +78,8 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
 /// Turns that run then are interrupted, and go on with the next start.
 pub(super) async fn over_mcp(turn: TurnArguments, environment: &Environment) -> Result<Exit, Failure> {
     let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
-    let Started { runtime, workspace, .. } = started(&turn, environment).await?;
+    // The turns of others stay as they are: who is served here did not begin them.
+    let Started { runtime, workspace, .. } = started(&turn, environment, false).await?;
     let surroundings = environment.clone();
     let make = move || {
         new_session(&NewSession::default(), &turn, &workspace, &surroundings).map_err(|failure| failure.message)
@@ -104,7 +105,7 @@ struct Started {
 }
 
 /// Starts the runtime of a store with the user's own servers of tools.
-async fn started(given: &TurnArguments, environment: &Environment) -> Result<Started, Failure> {
+async fn started(given: &TurnArguments, environment: &Environment, resumes: bool) -> Result<Started, Failure> {
     let store = config::store(environment, given)?;
     let workspace = environment.workspace(given.setup.workspace.as_deref())?;
     let config = Config::load(environment, &workspace, given.config.as_deref())?;
@@ -128,7 +129,8 @@ async fn started(given: &TurnArguments, environment: &Environment) -> Result<Sta
     let servers = Configured::of_user(environment);
     servers.not_used.iter().for_each(|why| note(why));
     let http = turn.model.network.options(environment)?;
-    let runtime = builder(store, choice, &turn, host, environment).start().await?;
+    let builder = builder(store, choice, &turn, host, environment);
+    let runtime = if resumes { builder } else { builder.without_auto_resume() }.start().await?;
     placed.begin(&runtime);
     match servers.offer(&runtime, http).await {
         Ok((_, notes)) => notes.iter().for_each(|why| note(why)),

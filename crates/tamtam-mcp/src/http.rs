@@ -333,8 +333,9 @@ impl Web {
         let status = answer.status();
         let said = timeout(ASIDE_WITHIN, answer.text()).await.ok().and_then(Result::ok).unwrap_or_default();
         let said = masked(said, secrets);
-        // Servers that follow the examples of the protocol's own SDK say so with this status.
-        if status == 400 && had_session && said.to_ascii_lowercase().contains("session") {
+        // Servers that follow the examples of the protocol's own SDK say so with this status, in these words.
+        let is_unknown = ["no valid session id", "session not found", "invalid session id"];
+        if status == 400 && had_session && is_unknown.iter().any(|words| said.to_ascii_lowercase().contains(words)) {
             id.iter().for_each(|id| life.connection.is_gone(*id));
             return Ended::Gone;
         }

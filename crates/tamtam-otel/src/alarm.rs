@@ -82,11 +82,12 @@ pub struct Alarm {
 #[must_use]
 pub fn conditions(tree: &Tree, options: &AlarmOptions, quiet: &dyn Fn(&Node) -> u64) -> Vec<Alarm> {
     let mut alarms = Vec::new();
-    below(&tree.roots, None, &mut |node, session| {
+    below(&tree.roots, (None, None), &mut |node, (session, phase)| {
         let mut found = Vec::new();
         let quiet_max = u64::try_from(options.quiet_max.as_millis()).unwrap_or(u64::MAX);
         let is_work = matches!(node.kind, "request" | "call");
-        if is_work && quiet(node) >= quiet_max {
+        // A call that waits for a person waits as long as the person takes.
+        if is_work && phase != Some("asking") && quiet(node) >= quiet_max {
             found.push(Condition::Stalled);
         }
         if node.busy_ms.is_some_and(|ms| ms >= quiet_max) || node.status == Status::Unkillable {
@@ -112,13 +113,17 @@ pub fn conditions(tree: &Tree, options: &AlarmOptions, quiet: &dyn Fn(&Node) -> 
     alarms
 }
 
-/// Visits all nodes, each with the session that it belongs to.
-fn below<'n>(nodes: &'n [Node], session: Option<&SessionId>, visit: &mut impl FnMut(&'n Node, Option<&SessionId>)) {
+/// Visits all nodes, each with the session that it belongs to and what that does.
+fn below<'n>(
+    nodes: &'n [Node],
+    of: (Option<&SessionId>, Option<&'static str>),
+    visit: &mut impl FnMut(&'n Node, (Option<&SessionId>, Option<&'static str>)),
+) {
     for node in nodes {
-        let own = (node.kind == "session").then(|| node.id.parse().ok()).flatten();
-        let session = own.as_ref().or(session);
-        visit(node, session);
-        below(&node.children, session, visit);
+        let own: Option<SessionId> = (node.kind == "session").then(|| node.id.parse().ok()).flatten();
+        let of = own.as_ref().map_or(of, |session| (Some(session), node.phase));
+        visit(node, of);
+        below(&node.children, of, visit);
     }
 }
 

@@ -173,7 +173,7 @@ impl Otlp {
     /// Sends what is left, within five seconds, and ends. What the collector has not taken by then is lost. Dropping an [`Otlp`]
     /// does the same and blocks for it.
     pub async fn end(self) {
-        let ended = tokio::task::spawn_blocking(move || self.finish());
+        let ended = tokio::task::spawn_blocking(move || drop(self));
         drop(ended.await);
     }
 
@@ -182,6 +182,12 @@ impl Otlp {
         for meters in self.meters.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..) {
             drop(meters.shutdown_with_timeout(FLUSH_LIMIT));
         }
+    }
+}
+
+impl Drop for Otlp {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 

@@ -5,7 +5,7 @@
 //! answer the senders, start what is due. A listener that joined while the append was in flight is told of it too. There must be no
 //! second append while one is in flight.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     actor::{
@@ -166,15 +166,33 @@ impl Live {
     /// Reads the milestones of entries that are on the tape, for the log, the spans and the counters.
     fn pass_milestones(&mut self, before: &State, entries: &[Entry]) {
         let counting = &self.shared.counting;
+        // One that ends a turn, or takes back what is open, changes what the entries behind it mean.
+        let turns_over = |entry: &Entry| {
+            matches!(
+                entry.record,
+                Record::Recovered { .. } | Record::RolledBack(_) | Record::Imported(_) | Record::TurnFinished { .. }
+            )
+        };
+        let is_folded = entries.len() > 1 && entries.iter().any(turns_over);
+        let mut states = (Cow::Borrowed(before), Cow::Borrowed(&*self.state));
         for entry in entries {
+            if is_folded {
+                let mut after = states.0.clone().into_owned();
+                after.apply(entry);
+                states.1 = Cow::Owned(after);
+            }
+            let (before, after) = (&*states.0, &*states.1);
             for line in &charged(entry, before) {
                 self.spans.used(line.ticket, &line.charge.usage);
-                counting.used(line, &self.state.settings.labels);
+                counting.used(line, &after.settings.labels);
             }
             if let Some(milestone) = Milestone::of(before, entries, entry) {
-                let took = self.spans.follow(&milestone, entry, &self.state);
+                let took = self.spans.follow(&milestone, entry, after);
                 logged::log(&self.slot.id, &milestone, entry, took);
                 counting.count(&milestone, took);
+            }
+            if is_folded {
+                states.0 = std::mem::replace(&mut states.1, Cow::Borrowed(&*self.state));
             }
         }
     }

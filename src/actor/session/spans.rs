@@ -20,7 +20,7 @@ use crate::{
         slot::Slot,
         trace_link::{TraceLink, Traced, TurnSpan, context_of},
     },
-    kernel::{Entry, Open, State},
+    kernel::{Entry, Open, OpenTable, State},
     model::ErrorKind,
     words::{
         ids::{Millis, Seq},
@@ -39,7 +39,7 @@ struct Opened {
 pub(super) struct Spans {
     slot: Arc<Slot>,
     link: Option<Arc<dyn TraceLink>>,
-    turn: Option<TurnSpan>,
+    turn: Option<Arc<TurnSpan>>,
     step: Option<(u32, Span)>,
     open: BTreeMap<Seq, Opened>,
 }
@@ -93,10 +93,7 @@ impl Spans {
                 began.map(|began| entry.time.0.saturating_sub(began.0))
             }
             Milestone::Recovered { n, .. } => {
-                let span = after.turn.as_ref().map(|turn| self.turn_span(after, Some(turn.id)));
-                span.inspect(|span| {
-                    span.record("tamtam.recoveries", i64::from(*n));
-                });
+                self.turn_span(after, entry.turn).record("tamtam.recoveries", i64::from(*n));
                 None
             }
             _ => None,
@@ -130,6 +127,11 @@ impl Spans {
         let handed_on = || state.turn.as_ref().and_then(|turn| turn.trace.as_deref().cloned());
         let context = own.or_else(handed_on);
         Traced { span, context, ..Traced::default() }
+    }
+
+    /// Closes the spans of tickets that are closed, by whatever entry.
+    pub(super) fn keep(&mut self, open: &OpenTable) {
+        self.open.retain(|ticket, _| open.contains_key(ticket));
     }
 
     fn open(&mut self, ticket: Seq, span: Span, now: Millis) -> Option<u64> {
@@ -166,13 +168,13 @@ impl Spans {
             otel.status_code = Empty,
             "error.type" = Empty,
         );
-        let trace = state.turn.as_ref().and_then(|turn| turn.trace.as_ref());
+        let trace = state.turn.as_ref().filter(|of| of.id == turn).and_then(|turn| turn.trace.as_ref());
         if let (Some(link), Some(trace), false) = (&self.link, trace, span.is_disabled()) {
             drop(catch_unwind(AssertUnwindSafe(|| link.continue_from(&span, trace))));
         }
         self.step = None;
         if !span.is_disabled() {
-            self.turn = Some(TurnSpan { turn, span: span.clone() });
+            self.turn = Some(Arc::new(TurnSpan { turn, span: span.clone() }));
             self.slot.keep_span(self.turn.clone());
         }
         span
@@ -190,15 +192,16 @@ impl Spans {
 
     fn turn_over(&mut self, outcome: &'static str, entry: &Entry, after: &State) {
         self.step = None;
-        let Some(TurnSpan { span, .. }) = self.turn.take().filter(|kept| Some(kept.turn) == entry.turn) else { return };
+        let Some(kept) = self.turn.take_if(|kept| Some(kept.turn) == entry.turn) else { return };
+        let span = &kept.span;
         self.slot.keep_span(None);
         span.record("tamtam.outcome", outcome);
         if let Some(end) = after.ended.back().filter(|end| Some(end.turn) == entry.turn) {
             span.record("tamtam.steps", i64::from(end.steps));
-            record_usage(&span, &end.spent.usage);
+            record_usage(span, &end.spent.usage);
         }
         if matches!(outcome, "failed" | "refused" | "doom_loop" | "recovery_limit") {
-            failed(&span, outcome);
+            failed(span, outcome);
         }
     }
 }

@@ -30,6 +30,7 @@ impl Live {
     pub(super) fn begin_what_is_due(&mut self) {
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
+        self.spans.keep(open);
         let mut asks = self.known_asks();
         for (ticket, task) in self.state.tasks() {
             if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {

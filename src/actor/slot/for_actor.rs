@@ -104,13 +104,13 @@ impl Slot {
     }
 
     /// Keeps the span of the running turn, also over a crash of the actor, until the session sleeps; `None` ends it.
-    pub(crate) fn keep_span(&self, span: Option<TurnSpan>) {
+    pub(crate) fn keep_span(&self, span: Option<Arc<TurnSpan>>) {
         // The end of a span calls a host's subscriber, so outside of the lock.
         drop(self.in_inbox(|inbox| std::mem::replace(&mut inbox.kept.span, span)));
     }
 
     /// The span that is kept.
-    pub(crate) fn kept_span(&self) -> Option<TurnSpan> {
+    pub(crate) fn kept_span(&self) -> Option<Arc<TurnSpan>> {
         self.in_inbox(|inbox| inbox.kept.span.clone()).flatten()
     }
 

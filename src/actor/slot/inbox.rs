@@ -119,7 +119,7 @@ pub(super) struct Kept {
     /// The tools of the newest request.
     pub(super) tools: Option<Arc<Toolset>>,
     /// The span of the running turn.
-    pub(super) span: Option<TurnSpan>,
+    pub(super) span: Option<Arc<TurnSpan>>,
 }
 
 /// See the module.

@@ -147,14 +147,17 @@ fn their_name(tool: &str) -> String {
     }
 }
 
+/// The names under which the file tools take their file; the first that is there counts, and none of the others is left.
+const PATH_NAMES: [&str; 4] = ["file", "filePath", "file_path", "path"];
+
 /// The arguments of a call as Claude Code has them: the file of a file tool is `file_path`, whole.
 fn their_input(tool: &str, arguments: &Value, workspace: &Path) -> Value {
     let mut arguments = arguments.clone();
     if let (true, Some(object)) = (matches!(tool, "read" | "write" | "edit"), arguments.as_object_mut())
-        && let Some(path) = object.remove("path")
+        && let Some(path) = PATH_NAMES.iter().fold(None, |found, name| object.remove(*name).or(found))
     {
         let path = path.as_str().map_or(path.clone(), |path| json!(workspace.join(path)));
-        object.entry("file_path").or_insert(path);
+        object.insert("file_path".to_owned(), path);
     }
     arguments
 }
@@ -174,7 +177,7 @@ impl Shared {
     }
 
     /// What a program may reach; an error where that must be held, and cannot.
-    fn confinement(&self, workspace: &Path) -> Result<Option<Confinement>, String> {
+    fn confinement(&self, workspace: &Path, home: &Path) -> Result<Option<Confinement>, String> {
         let Some(sandbox) = &self.sandbox else { return Ok(None) };
         let level = SandboxLevel::probe();
         if !level.holds() {
@@ -186,7 +189,7 @@ impl Shared {
         let mut confinement = Confinement::default();
         confinement.read.clone_from(&sandbox.read);
         confinement.write.clone_from(&sandbox.write);
-        confinement.read.push(workspace.to_owned());
+        confinement.read.extend([workspace.to_owned(), home.to_owned()]);
         confinement.write.push(workspace.to_owned());
         confinement.network = sandbox.network;
         Ok(Some(confinement))
@@ -248,17 +251,18 @@ impl ProgramHook {
     async fn run(&self, workspace: &Path, input: String) -> Result<(i32, String, String), String> {
         let failed = |error: std::io::Error| format!("could not be started: {error}");
         let processes = self.shared.processes.get().ok_or("was asked before the runtime had begun")?;
-        let handle = File::open(workspace).map_err(failed)?;
+        let home = self.of.home.as_deref().unwrap_or(workspace);
+        let handle = File::open(home).map_err(failed)?;
         let mut environment = self.shared.environment.clone();
         for name in ["CLAUDE_PROJECT_DIR", "TAMTAM_PROJECT_DIR"] {
             environment.push((name.into(), workspace.into()));
         }
-        let mut spec = Spec::new("/bin/sh", Folder::new(handle.into(), workspace), processes.tag())
+        let mut spec = Spec::new("/bin/sh", Folder::new(handle.into(), home), processes.tag())
             .arguments(["-c", &self.of.command])
             .environment(environment)
             .streams(Streams::Apart)
             .input(ProcessInput::Pipe);
-        spec.confinement = self.shared.confinement(workspace)?;
+        spec.confinement = self.shared.confinement(workspace, home)?;
         let mut process = processes.start(spec).await.map_err(failed)?;
         let pipe = process.take_input();
         let feed = async {

@@ -206,3 +206,32 @@ fn a_command_with_subtask_has_its_agent_and_its_model() {
         assert!(settings["model"].to_string().contains(by), "{}", settings["model"]);
     }
 }
+
+/// A hook of the user's own starts in the user's folder: `./check.sh` of a repository that nobody trusts is not the user's.
+#[test]
+fn a_hook_of_the_user_starts_in_the_users_folder() {
+    let lab = Lab::new();
+    let says_where = "pwd > \"$CLAUDE_PROJECT_DIR/where\"; ./check.sh 2>/dev/null; exit 0";
+    lab.put("home/.config/tamtam/hooks.json", &settings("PreToolUse", "Write", says_where));
+    lab.put("work/check.sh", "#!/bin/sh\ntouch \"$CLAUDE_PROJECT_DIR/stranger\"\n");
+    run(&lab, json!([write("a.txt"), "Done."]));
+    let place = std::fs::read_to_string(lab.work("where")).unwrap();
+    assert!(place.trim_end().ends_with("home/.config/tamtam"), "{place}");
+    assert!(!lab.work("stranger").exists());
+}
+
+/// A gate over `file_path` sees the file under each name that the tool takes it by.
+#[test]
+fn a_gate_sees_the_file_by_each_of_its_names() {
+    let no_env = r#"grep -q '"file_path":"/[^"]*/secret.txt"' && exit 2; exit 0"#;
+    let lab = trusted("PreToolUse", "Write", no_env);
+    for name in ["path", "file", "filePath", "file_path"] {
+        let call = json!({ "calls": [{ "name": "write", "input": { name: "secret.txt", "content": "new" } }] });
+        let ended = run(&lab, json!([call, "Done."]));
+        assert!(
+            ended.stdout.contains("Blocked by hook") && !lab.work("secret.txt").exists(),
+            "{name}: {}",
+            ended.stdout
+        );
+    }
+}
