@@ -295,7 +295,7 @@ async fn sent(session: &Session, message: Message, delivery: Delivery, wait: Dur
     let asked = async {
         while let Some(next) = events.next().await {
             if let Next::Event(event) = next
-                && matches!(event.kind, EventKind::Ask { .. })
+                && matches!(event.kind, EventKind::Ask { .. } | EventKind::Budget { ask: Some(_), .. })
             {
                 return;
             }
