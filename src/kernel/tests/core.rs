@@ -26,6 +26,7 @@ mod pause;
 mod permission;
 mod pin;
 pub(crate) mod play;
+mod prepared;
 mod question;
 mod recorded;
 mod recover;
