@@ -55,7 +55,7 @@ impl HookContext {
     ///
     /// `None` for a [detached](HookContext::detached) context, and for one kept past the end of its runtime.
     ///
-    /// A hook must return within five seconds ([`HOOK_LIMIT`](crate::hook::HOOK_LIMIT)), so it should not wait for a turn. An input
+    /// A hook must return within its [limit](crate::hook::Hook::limit), five seconds by default, so it should not wait for a turn. An input
     /// hook that sends a message to the session is called again for that message. An answer hook runs inside of the turn: the
     /// end of the turn does not come before it returns. What [`ToolContext::session`] says about keeping holds here too.
     #[must_use]

@@ -22,7 +22,7 @@ pub(crate) fn facts(name: &str, input: &str, workspace: &Path) -> Value {
     if input.len() <= SHOWN_BYTES_MAX && arguments.is_object() {
         facts["rawInput"] = arguments.clone();
     }
-    if let Some(path) = path(&arguments) {
+    if let Some(path) = named_path(&arguments) {
         let mut location = json!({ "path": absolute(path, workspace) });
         if let Some(line) = arguments["offset"].as_u64().filter(|_| name == "read") {
             location["line"] = line.into();
@@ -35,8 +35,12 @@ pub(crate) fn facts(name: &str, input: &str, workspace: &Path) -> Value {
     facts
 }
 
-fn path(arguments: &Value) -> Option<&str> {
-    ["path", "file_path", "filePath"].iter().find_map(|field| arguments[field].as_str())
+/// The names under which the file tools take their file.
+const PATH_NAMES: [&str; 4] = ["path", "file_path", "filePath", "file"];
+
+/// The file that the arguments of a call name.
+pub(crate) fn named_path(arguments: &Value) -> Option<&str> {
+    PATH_NAMES.iter().find_map(|field| arguments[field].as_str())
 }
 
 fn absolute(path: &str, workspace: &Path) -> String {
@@ -45,7 +49,7 @@ fn absolute(path: &str, workspace: &Path) -> String {
 
 fn title(name: &str, arguments: &Value) -> String {
     let of = |field: &str| arguments[field].as_str();
-    let title = match (name, path(arguments)) {
+    let title = match (name, named_path(arguments)) {
         ("bash", _) => of("command").map(str::to_owned),
         ("read", Some(path)) => Some(format!("Read {path}")),
         ("write", Some(path)) => Some(format!("Write {path}")),

@@ -22,7 +22,7 @@ use tamtam::{
     tool::ToolResult,
 };
 
-use crate::peer::Peer;
+use crate::{calls::named_path, peer::Peer};
 
 /// How long a client may take to give the text of a file.
 const CLIENT_LIMIT: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl UnsavedFiles {
 
     /// The text of the file that a call is about, where an editor has another one than the disk.
     async fn unsaved(&self, call: &HookCall) -> Option<Unsaved> {
-        let named = ["path", "file_path", "filePath"].iter().find_map(|field| call.arguments[field].as_str())?;
+        let named = named_path(&call.arguments)?;
         let clients: Vec<_> = {
             let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             let of_session = clients.get(&call.session)?;

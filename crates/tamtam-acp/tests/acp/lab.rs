@@ -33,6 +33,7 @@ fn reply(request: &Request) -> Reply {
     let Some(words) = last.strip_prefix("user: ") else { return Reply::text("All ").with_text("done.") };
     match words.split_once(' ').unwrap_or((words, "")) {
         ("write", text) => Reply::text("I write.").with_call("write", json!({ "path": "a.txt", "content": text })),
+        ("alias", text) => Reply::call("write", json!({ "file": "a.txt", "content": text })),
         ("outside", _) => Reply::call("write", json!({ "path": "../outside.txt", "content": "x" })),
         ("read", _) => Reply::call("look", json!({})),
         ("see", _) => Reply::call("read", json!({ "path": "a.txt" })),

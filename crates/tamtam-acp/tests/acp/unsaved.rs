@@ -30,14 +30,17 @@ async fn unsaved_changes_are_read_and_never_written_over() {
     let text = read["content"][0]["content"]["text"].as_str().unwrap();
     assert!(text.contains("on the disk") && text.ends_with("\nin the editor"), "{text}");
 
-    let prompt = client.prompt(&session, "write new").await;
-    let asked = client.asked("session/request_permission").await;
-    client.choose(&asked, ":once").await;
-    gives(&mut client, "in the editor\n").await;
-    client.answer(prompt).await.unwrap();
-    let refused = client.updates("tool_call_update").pop().unwrap();
-    assert_eq!(refused["_meta"]["tamtam"]["error"], "blocked", "{refused}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "on the disk\r\n");
+    // By whatever name the call gives the file.
+    for write in ["write new", "alias new"] {
+        let prompt = client.prompt(&session, write).await;
+        let asked = client.asked("session/request_permission").await;
+        client.choose(&asked, ":once").await;
+        gives(&mut client, "in the editor\n").await;
+        client.answer(prompt).await.unwrap();
+        let refused = client.updates("tool_call_update").pop().unwrap();
+        assert_eq!(refused["_meta"]["tamtam"]["error"], "blocked", "{refused}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "on the disk\r\n");
+    }
     lab.end().await;
 }
 

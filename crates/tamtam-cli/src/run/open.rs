@@ -356,7 +356,9 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
             settings.model.clone_from(model);
         }
         if let Some(rules) = &rules {
-            settings.rules.clone_from(rules);
+            // The agent's own rules stay: what it denies is not undone by a profile.
+            let of_agent = settings.rules.iter().take_while(|layer| layer.name.starts_with("agent ")).cloned();
+            settings.rules = of_agent.chain(rules.iter().cloned()).collect();
         }
         if let Some(granted) = &granted {
             settings.granted.clone_from(granted);

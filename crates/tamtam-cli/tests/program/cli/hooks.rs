@@ -235,3 +235,17 @@ fn a_gate_sees_the_file_by_each_of_its_names() {
         );
     }
 }
+
+/// What an agent denies stays denied when a session goes on under a wider profile.
+#[test]
+fn a_profile_does_not_undo_what_the_agent_denies() {
+    let lab = Lab::new();
+    let reviewer = "---\ndescription: Reads\npermission:\n  edit: deny\n---\nYou read.\n";
+    lab.put("home/.config/tamtam/agents/reviewer.md", reviewer);
+    let first = lab.script(json!(["Read."]));
+    assert_eq!(lab.run(&["run", "--session", "s", "--agent", "reviewer", "--model", &first, "go"]).code, 0);
+    let model = lab.script(json!(["Read.", write("a.txt"), "Done."]));
+    let ended = lab.run(&["resume", "s", "--permission", "auto", "--json", "--model", &model, "write it"]);
+    assert!(!lab.work("a.txt").exists(), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("\"call_finished\"") || ended.stdout.contains("denied"), "{}", ended.stdout);
+}
