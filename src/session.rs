@@ -208,8 +208,20 @@ impl Session {
     /// [`SendError::Closed`] or [`SendError::Parked`]; [`Refusal::InboxFull`] if more than a thousand inputs wait for the disk;
     /// [`SendError::Unsettled`] if the tokio runtime of the tree ended first.
     pub async fn abort(&self, reason: impl Into<String>) -> Result<Aborted, SendError> {
-        let reason = reason.into();
-        let (_, mut answer) = self.slot.command(Abort { reason })?;
+        self.stop(Abort { reason: reason.into(), turn: None }).await
+    }
+
+    /// As [`Session::abort`], for that turn alone: where it is over, nothing is stopped, also if another turn runs by now. For a wish
+    /// that was made about one turn and may arrive late.
+    ///
+    /// # Errors
+    /// [`Refusal::TurnMismatch`] if another turn runs, or none; others as [`Session::abort`].
+    pub async fn abort_turn(&self, turn: Seq, reason: impl Into<String>) -> Result<Aborted, SendError> {
+        self.stop(Abort { reason: reason.into(), turn: Some(turn) }).await
+    }
+
+    async fn stop(&self, abort: Abort) -> Result<Aborted, SendError> {
+        let (_, mut answer) = self.slot.command(abort)?;
         self.slot.stopped_workers_down().await;
         loop {
             match within(ABORT_RECORD_WAIT, &mut answer).await {

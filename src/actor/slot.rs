@@ -188,9 +188,10 @@ impl Slot {
         }
         let to = ReplyTo(inner.next_reply);
         inner.next_reply += 1;
-        let ends_the_turn = command.ends_the_turn();
+        // Of a turn that is over, nothing is left to stop: whichever runs by now was not meant.
+        let stops_now = command.ends_the_turn() && command.is_for(inner.now().as_ref().map(|now| &*now.state));
         let answer = inner.inbox().command(to, command)?;
-        let stop = ends_the_turn.then(|| inner.inbox().workers.take_stop());
+        let stop = stops_now.then(|| inner.inbox().workers.take_stop());
         inner.used = Instant::now();
         self.rouse_locked(inner);
         if let Some(stop) = stop {

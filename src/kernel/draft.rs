@@ -126,6 +126,11 @@ pub(crate) trait Decide {
         false
     }
 
+    /// Whether the workers of the turn that this state shows are the command's to stop, where it ends a turn.
+    fn is_for(&self, _: Option<&State>) -> bool {
+        true
+    }
+
     /// Whether the command stops running work. The workers are stopped at once, so the command stays and is tried again where the
     /// disk refuses its record.
     fn stops(&self) -> bool {

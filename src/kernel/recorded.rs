@@ -44,6 +44,7 @@ impl Command {
             | Command::BeAdopted(BeAdopted { tie: Tie { parent, ticket, .. }, .. }) => {
                 Map::from_iter([("parent".to_owned(), json!(parent)), ("ticket".to_owned(), json!(ticket))])
             }
+            Command::Abort(Abort { turn: Some(turn), .. }) => Map::from_iter([("turn".to_owned(), json!(turn))]),
             Command::HandOff(handoff) if handoff.summary().is_some() => {
                 Map::from_iter([("summarised".to_owned(), Value::Bool(true))])
             }
@@ -194,7 +195,10 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
         }
         ("task_asked", Some(Record::TaskAsk(asked))) => TaskAsked { task: ticket?, asked: asked.clone() }.into(),
         ("task_ask_over", Some(Record::AskClosed { .. })) => TaskAskOver { ask: ticket? }.into(),
-        ("abort", _) => Abort { reason: why_aborted(wrote) }.into(),
+        ("abort", _) => {
+            let turn = recorded.fields.get("turn").and_then(Value::as_u64).map(Seq);
+            Abort { reason: why_aborted(wrote), turn }.into()
+        }
         ("go_on", _) => GoOn.into(),
         ("pause", _) => Pause.into(),
         ("resume", _) => Resume.into(),

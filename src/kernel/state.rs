@@ -218,6 +218,15 @@ impl State {
         })
     }
 
+    /// Refuses what is meant for one turn while another runs, or none.
+    pub(super) fn expects(&self, turn: Option<Seq>) -> Result<(), Refusal> {
+        let actual = self.turn.as_ref().map(|turn| turn.id);
+        match turn {
+            Some(expected) if actual != Some(expected) => Err(Refusal::TurnMismatch { expected, actual }),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the running turn can read no new message: it is being ended, or it makes no further request that could carry one.
     pub(super) fn reads_no_more(&self) -> bool {
         // While the last request waits for its retry, a new message can still join it.

@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     asks::Answers,
     extensions::{self, EXTENSIONS},
-    held::Held,
+    held::{Cancelling, Held},
     options::AcpOptions,
     peer::{Gone, Peer},
     prompt,
@@ -33,6 +33,10 @@ use crate::{
 
 /// The version of the protocol.
 const VERSION: u64 = 1;
+
+/// The requests that a cancel ends at once, beside prompts: they record nothing. Any other is carried out, and its answer says what
+/// was done.
+const ENDS_AT_CANCEL: [&str; 5] = ["session/load", "session/resume", "session/list", "_tamtam/queue", "_tamtam/tree"];
 
 /// What a request is answered with, and what begins once the answer is on its way.
 pub(crate) struct Done {
@@ -67,6 +71,8 @@ struct Open {
     /// The session of a prompt; `None` for other requests.
     prompt_of: Option<String>,
     stop: watch::Sender<bool>,
+    /// Of a prompt that is stopped: what is sent behind it waits until it is answered.
+    _stopping: Option<Cancelling>,
 }
 
 pub(crate) struct Connection {
@@ -172,8 +178,9 @@ impl Connection {
                     if let Some(session) = prompt::session_of(&params) {
                         self.stop_prompts(&session);
                     }
-                    let connection = self.clone();
-                    tasks.spawn(async move { prompt::cancel(&connection, params).await });
+                    if let Some(rest) = prompt::cancel(self, &params).await {
+                        tasks.spawn(rest);
+                    }
                 }
                 "$/cancel_request" => {
                     let meant = params["requestId"].to_string();
@@ -198,7 +205,7 @@ impl Connection {
             return Err(Fault::no_request("a request of this id is open"));
         }
         let (stop, stopped) = watch::channel(false);
-        open.insert(id.to_string(), Open { prompt_of, stop });
+        open.insert(id.to_string(), Open { prompt_of, stop, _stopping: None });
         Ok(stopped)
     }
 
@@ -208,10 +215,13 @@ impl Connection {
     }
 
     fn stop(&self, is_meant: impl Fn(&String, &Open) -> bool) {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.iter().filter(|(id, open)| is_meant(id, open)).for_each(|(_, open)| {
-            open.stop.send_replace(true);
-        });
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, open) in open.iter_mut().filter(|(id, open)| is_meant(id, open)) {
+            if !open.stop.send_replace(true) {
+                let held = open.prompt_of.as_deref().and_then(|id| self.held(&sessions::id(id).ok()?).ok());
+                open._stopping = held.and_then(|held| held.cancels());
+            }
+        }
     }
 
     async fn carry_out(self: Arc<Self>, id: Value, method: String, given: Value, stop: watch::Receiver<bool>) {
@@ -239,6 +249,9 @@ impl Connection {
         if method == "session/prompt" && self.client.get().is_some() && self.options.no_key.is_none() {
             // It ends in a way of its own.
             return prompt::prompt(self, given, stop).await;
+        }
+        if !ENDS_AT_CANCEL.contains(&method) {
+            return self.answer_at_once(method, given).await;
         }
         tokio::select! {
             answer = self.answer_at_once(method, given) => answer,

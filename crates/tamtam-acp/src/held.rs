@@ -33,6 +33,8 @@ use crate::{
 
 /// How many ids of its own messages a client is remembered by: more than may wait.
 const OWN_MAX: usize = 1_024;
+/// How many cancels may be under way: more than requests may be open.
+const CANCELS_MAX: usize = 256;
 /// How often a stream that broke off is begun again, and how long in between.
 const TRIES_MAX: u32 = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(200);
@@ -43,6 +45,8 @@ pub(crate) struct Held {
     own: Arc<Own>,
     /// The newest turn whose end was shown.
     ended: watch::Receiver<Seq>,
+    /// How many cancels of the client are under way.
+    cancelling: watch::Sender<usize>,
     task: JoinHandle<()>,
 }
 
@@ -98,7 +102,7 @@ impl Held {
                 showing.run().await;
             }
         });
-        Held { session, own, ended, task }
+        Held { session, own, ended, cancelling: watch::Sender::new(0), task }
     }
 
     /// Ends the showing, whoever still has this: a request that is open may.
@@ -111,10 +115,35 @@ impl Held {
         self.own.add(id);
     }
 
+    /// A cancel begins, and is over when the value is dropped. `None` if as many as may be are under way.
+    pub(crate) fn cancels(&self) -> Option<Cancelling> {
+        let begins = |count: &mut usize| {
+            let has_room = *count < CANCELS_MAX;
+            *count += usize::from(has_room);
+            has_room
+        };
+        self.cancelling.send_if_modified(begins).then(|| Cancelling(self.cancelling.clone()))
+    }
+
+    /// Waits until no cancel is under way.
+    pub(crate) async fn cancelled(&self) {
+        // The sender lives as long as this does.
+        drop(self.cancelling.subscribe().wait_for(|count| *count == 0).await);
+    }
+
     /// Waits until all of a turn was sent to the client, or the showing is over.
     pub(crate) async fn shown_to_the_end(&self, turn: Seq) {
         let mut ended = self.ended.clone();
         drop(ended.wait_for(|ended| *ended >= turn).await);
+    }
+}
+
+/// A cancel that is under way.
+pub(crate) struct Cancelling(watch::Sender<usize>);
+
+impl Drop for Cancelling {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 

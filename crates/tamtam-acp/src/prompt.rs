@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tamtam::{
-    Answer, Delivery, Message, MessageId, Outcome, Receipt, SendError, Steering,
+    Answer, Delivery, Message, MessageId, Outcome, Receipt, SendError, Seq, Steering,
     session::{Disposition, Refusal},
 };
 use tokio::sync::watch;
@@ -112,11 +112,14 @@ pub(crate) async fn prompt(
     let mut said: Prompt = params(given)?;
     let held = connection.held(&sessions::id(&said.session)?)?;
     let message = said.message()?;
-    if *stop.borrow() {
-        return Ok(json!({ "stopReason": "cancelled" }).into());
-    }
     held.sends(message.id.clone());
-    let receipt = held.session.send(message, said.delivery()).await?;
+    tokio::select! {
+        biased;
+        () = stopped(&mut stop) => return Ok(json!({ "stopReason": "cancelled" }).into()),
+        () = held.cancelled() => {}
+    }
+    let id = message.id.clone();
+    let receipt = held.session.send(message, said.delivery()).await.map_err(|error| Fault::from(error).about(&id))?;
     let answer = tokio::select! {
         biased;
         () = stopped(&mut stop) => match taken_back(connection, &held, &receipt).await? {
@@ -147,7 +150,11 @@ async fn taken_back(connection: &Connection, held: &Held, receipt: &Receipt) -> 
             Err(SendError::Refused(Refusal::NotWaiting { .. })) => {}
             Err(error) => return Err(error.into()),
         }
-        held.session.abort(format!("{} cancelled it", connection.client_name())).await?;
+        let state = held.session.state().await?;
+        let turn = state.turn.as_ref().filter(|turn| turn.messages.contains(&receipt.message)).map(|turn| turn.id);
+        if let Some(turn) = turn {
+            aborted(connection, held, turn).await?;
+        }
         match receipt.wait().await {
             // Its turn was ended before the model read it, so it waits again.
             Err(SendError::Refused(Refusal::OnHold { .. })) => {}
@@ -199,6 +206,8 @@ pub(crate) async fn steer(connection: &Arc<Connection>, given: Value) -> Result<
         },
     };
     held.sends(message.id.clone());
+    held.cancelled().await;
+    let id = message.id.clone();
     match held.session.send_to_turn(message, delivery, turn).await {
         Ok(receipt) => {
             let outcome = match receipt.disposition {
@@ -210,18 +219,32 @@ pub(crate) async fn steer(connection: &Arc<Connection>, given: Value) -> Result<
         // The turn ended at this moment, and nothing was recorded.
         Err(SendError::Refused(Refusal::TurnMismatch { .. })) => prompt_required(),
         Err(error) => {
-            let fault = Fault::from(error);
-            let why = json!({ "tamtam": { "kind": fault.data.as_ref().map(|data| data["kind"].clone()) } });
-            Ok(json!({ "outcome": "failed", "reason": fault.message, "_meta": why }).into())
+            // Of a message that may be on the tape, the id is what a second try needs.
+            let fault = Fault::from(error).about(&id);
+            Ok(json!({ "outcome": "failed", "reason": fault.message, "_meta": { "tamtam": fault.data } }).into())
         }
     }
 }
 
-/// `session/cancel`: ends the running turn, whoever began it.
-pub(crate) async fn cancel(connection: &Arc<Connection>, given: Value) {
-    let Some(held) = session_of(&given).and_then(|id| connection.held(&sessions::id(&id).ok()?).ok()) else { return };
-    let reason = format!("{} cancelled it", connection.client_name());
-    if let Err(error) = held.session.abort(reason).await {
-        tracing::warn!(session = %held.session.id(), %error, "a turn was not cancelled");
+/// Ends one turn; if it is over by now, none.
+async fn aborted(connection: &Connection, held: &Held, turn: Seq) -> Result<(), SendError> {
+    match held.session.abort_turn(turn, format!("{} cancelled it", connection.client_name())).await {
+        Ok(_) | Err(SendError::Refused(Refusal::TurnMismatch { .. })) => Ok(()),
+        Err(error) => Err(error),
     }
+}
+
+/// `session/cancel`: ends the turn that runs when its line is read, whoever began it. What the client sends behind it waits for that,
+/// so the cancel never ends the turn of a later prompt. Returns what is left to do.
+pub(crate) async fn cancel(connection: &Arc<Connection>, given: &Value) -> Option<impl Future<Output = ()> + use<>> {
+    let held = session_of(given).and_then(|id| connection.held(&sessions::id(&id).ok()?).ok())?;
+    let turn = held.session.peek().await.ok()?.turn?.id;
+    let cancelling = held.cancels()?;
+    let connection = connection.clone();
+    Some(async move {
+        if let Err(error) = aborted(&connection, &held, turn).await {
+            tracing::warn!(session = %held.session.id(), %error, "a turn was not cancelled");
+        }
+        drop(cancelling);
+    })
 }

@@ -5,7 +5,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tamtam::{
-    OpenError, SendError,
+    MessageId, OpenError, SendError,
     runtime::{DeleteError, Kind},
     session::{BranchError, PassivateError},
 };
@@ -45,6 +45,12 @@ impl Fault {
     /// With the kind by which a program decides.
     pub(crate) fn kind(self, kind: impl Into<Value>) -> Fault {
         Fault { data: Some(json!({ "kind": kind.into() })), ..self }
+    }
+
+    /// With the id of the message that it is about.
+    pub(crate) fn about(mut self, message: &MessageId) -> Fault {
+        self.data.get_or_insert_with(|| json!({}))["message"] = json!(message);
+        self
     }
 
     pub(crate) fn no_json(why: &impl std::fmt::Display) -> Fault {

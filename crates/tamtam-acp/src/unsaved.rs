@@ -9,6 +9,7 @@
 
 use std::{
     collections::HashMap,
+    io::Read as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -100,8 +101,18 @@ struct Unsaved {
 
 /// The text of a file as editors compare it; `None` for none, a large one, and what is no text.
 fn saved(path: &Path) -> Option<String> {
-    let about = std::fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= FILE_BYTES_MAX);
-    about.and_then(|_| std::fs::read_to_string(path).ok()).map(|text| plain(&text))
+    let mut how = std::fs::OpenOptions::new();
+    how.read(true);
+    // A FIFO that takes the place of the file would hold up the opening for ever.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut how, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let file = how.open(path).ok()?;
+    // Asked of what was opened: the name may be another file's by now.
+    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let mut text = String::new();
+    // Files of the system say that they are empty, and go on without an end.
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    (text.len() as u64 <= FILE_BYTES_MAX).then(|| plain(&text))
 }
 
 /// Without what an editor adds or leaves out by itself.

@@ -32,6 +32,8 @@ use super::{
 
 /// The longest name that a server of tools has, in bytes.
 const SERVER_NAME_MAX: usize = 24;
+/// How many servers of tools the editor may name in all, over all sessions: each is a process.
+const SERVERS_MAX: usize = 64;
 
 /// Carries out `acp`.
 pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Result<Exit, Failure> {
@@ -66,7 +68,7 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     let host = host.hook(unsaved.clone());
     let runtime = builder(store, choice, &turn, host, environment).without_auto_resume().start().await?;
     placed.begin(&runtime);
-    let mut options = options(&given.turn, &runtime, environment).unsaved(unsaved);
+    let mut options = options(&given.turn, &runtime, servers.names(), environment).unsaved(unsaved);
     options.models = offered;
     let ended = serve_editor(&given, servers, &runtime, options, environment, &mut signals).await;
     let left = runtime.shutdown().await;
@@ -119,7 +121,8 @@ async fn serve_editor(
     }
 }
 
-fn options(given: &TurnArguments, runtime: &Runtime, environment: &Environment) -> AcpOptions {
+/// `taken` are the names of the user's own servers of tools.
+fn options(given: &TurnArguments, runtime: &Runtime, taken: Vec<String>, environment: &Environment) -> AcpOptions {
     let (turn, surroundings) = (given.clone(), Arc::new(environment.clone()));
     let make = move |folder: &Path| {
         let mut new = NewSession::default();
@@ -136,8 +139,8 @@ fn options(given: &TurnArguments, runtime: &Runtime, environment: &Environment) 
         };
         rights().map_err(|failure: Failure| failure.message)
     };
-    let handed =
-        Arc::new(Handed { runtime: runtime.clone(), environment: environment.clone(), known: Mutex::default() });
+    let (runtime, environment) = (runtime.clone(), environment.clone());
+    let handed = Arc::new(Handed { runtime, environment, taken, known: Mutex::default() });
     AcpOptions::default().new_session(make).rights(rights).tool_servers(move |servers| {
         let handed = handed.clone();
         async move { handed.offer(servers).await }
@@ -149,6 +152,8 @@ fn options(given: &TurnArguments, runtime: &Runtime, environment: &Environment) 
 struct Handed {
     runtime: Runtime,
     environment: Environment,
+    /// The names of the user's own servers.
+    taken: Vec<String>,
     /// With the name that each has here.
     known: Mutex<Vec<(HandedServer, String)>>,
 }
@@ -156,10 +161,20 @@ struct Handed {
 impl Handed {
     /// Starts those that are new, and offers their tools. A server that does not start is said on stderr, and costs its own tools.
     async fn offer(&self, servers: Vec<HandedServer>) -> Result<(), String> {
-        let configs: Vec<_> = servers.into_iter().filter_map(|server| self.add(server)).collect();
-        if configs.is_empty() {
+        let added = self.add(servers)?;
+        if added.is_empty() {
             return Ok(());
         }
+        let started = self.start(added.iter().map(|(_, config)| config.clone()).collect()).await;
+        if started.is_err() {
+            // The next session that names them tries again.
+            let is_added = |name: &String| added.iter().any(|(added, _)| added == name);
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, name)| !is_added(name));
+        }
+        started
+    }
+
+    async fn start(&self, configs: Vec<ServerConfig>) -> Result<(), String> {
         let servers = Servers::new(configs).map_err(|bad| bad.to_string())?;
         servers.start_in(&self.runtime).await.map_err(|error| error.to_string())?;
         for listed in servers.list().await {
@@ -174,28 +189,54 @@ impl Handed {
         Ok(())
     }
 
-    /// The configuration of a server that is new. A name that another one has gets a number.
-    fn add(&self, server: HandedServer) -> Option<ServerConfig> {
+    /// The configurations of those that are new, with their names: all of them, or none where there is no room.
+    fn add(&self, servers: Vec<HandedServer>) -> Result<Vec<(String, ServerConfig)>, String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.iter().any(|(other, _)| *other == server) {
-            return None;
+        let mut new: Vec<HandedServer> = Vec::new();
+        for server in servers {
+            if !known.iter().any(|(other, _)| *other == server) && !new.contains(&server) {
+                new.push(server);
+            }
         }
-        let plain: String = server.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        if known.len() + new.len() > SERVERS_MAX {
+            return Err(format!(
+                "the editor has named {} servers of tools, and {SERVERS_MAX} are the most: start the agent again to begin anew",
+                known.len() + new.len()
+            ));
+        }
+        let mut added = Vec::new();
+        for server in new {
+            let name = self.free_name(&server.name, &known);
+            added.push((name.clone(), self.config(&name, &server)));
+            known.push((server, name));
+        }
+        Ok(added)
+    }
+
+    /// A name that no other server has: one that is taken gets a number.
+    fn free_name(&self, wanted: &str, known: &[(HandedServer, String)]) -> String {
+        let plain: String = wanted.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let plain = match plain.get(..plain.len().min(SERVER_NAME_MAX)).unwrap_or_default() {
             "" => "server",
             plain => plain,
         };
-        let is_free = |name: &String| !known.iter().any(|(_, taken)| taken.eq_ignore_ascii_case(name));
-        let names = std::iter::once(plain.to_owned()).chain((2..).map(|n| format!("{plain}-{n}")));
-        let name = names.into_iter().find(is_free)?;
+        let taken = || self.taken.iter().chain(known.iter().map(|(_, name)| name));
+        let mut name = plain.to_owned();
+        let mut number = 1;
+        while taken().any(|taken| taken.eq_ignore_ascii_case(&name)) {
+            number += 1;
+            name = format!("{plain}-{number}");
+        }
+        name
+    }
+
+    fn config(&self, name: &str, server: &HandedServer) -> ServerConfig {
         let variables = self.environment.all().into_iter().map(|(name, value)| (name.into(), value.into()));
         let mut environment = tamtam_mcp::well_known(variables);
         environment.extend(server.environment.iter().cloned());
-        let config = ServerConfig::stdio(&name, &server.command)
+        ServerConfig::stdio(name, &server.command)
             .arguments(&server.arguments)
             .environment(environment)
-            .folder(&server.folder);
-        known.push((server, name));
-        Some(config)
+            .folder(&server.folder)
     }
 }

@@ -60,6 +60,11 @@ impl Configured {
         found
     }
 
+    /// Their names.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.servers.iter().map(|(server, _)| server.name.clone()).collect()
+    }
+
     /// Those of the user, and those of the workspace if its files are unchanged since the user trusted them.
     pub(super) fn load(workspace: &Path, environment: &Environment) -> Result<Configured, Failure> {
         let mut found = Configured::of_user(environment);

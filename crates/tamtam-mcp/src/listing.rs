@@ -17,6 +17,7 @@ pub(crate) fn tools() -> Value {
                 "type": "object",
                 "properties": {
                     "session": { "type": "string" }, "seq": { "type": "integer" }, "state": { "type": "string" },
+                    "turn": { "type": ["integer", "null"] },
                     "waiting": { "type": "array" }, "asks": { "type": "array" },
                     "receipt": { "type": "object" }, "fate": { "type": "object" }, "recorded": { "type": "boolean" },
                 },
@@ -51,14 +52,14 @@ pub(crate) fn tools() -> Value {
         tool(
             "answer",
             "Answers a question of a session: whether a call may run.",
-            json!({ "session": session(), "ask": { "type": "integer", "description": "the number of the question" }, "grant": { "enum": ["once", "always", "reject"] }, "message": text("what the agent is told of a rejection"), "digest": text("the digest of what was shown: the answer is for that and nothing else") }),
+            json!({ "session": session(), "ask": { "type": "integer", "description": "the number of the question" }, "grant": { "enum": ["once", "always", "reject"] }, "message": text("what the agent is told of a rejection"), "digest": text("the digest that the question was shown with; needed to grant: the answer is for that and nothing else") }),
             &["session", "ask", "grant"],
             false,
         ),
         tool(
             "abort",
             "Ends the turn that runs; messages that wait stay.",
-            json!({ "session": session(), "reason": text("why") }),
+            json!({ "session": session(), "turn": { "type": "integer", "description": "the turn that is meant: where it is over by now, nothing is ended" }, "reason": text("why") }),
             &["session"],
             false,
         ),

@@ -212,7 +212,7 @@ impl SessionTools {
 
     async fn answer(&self, given: &Arguments) -> Result<Value, Wrong> {
         let session = self.session(given).await?;
-        let ask = given.0.get("ask").and_then(Value::as_u64).ok_or("`ask` is the number of an open question")?;
+        let ask = given.number("ask")?.ok_or("`ask` is the number of an open question")?;
         let words = given.text("message")?;
         let grant = match given.needed("grant")? {
             "reject" => Grant::Reject(words.map(str::to_owned)),
@@ -221,9 +221,14 @@ impl SessionTools {
             "always" => Grant::Always(Scope::default()),
             other => return Err(format!("`grant` is once, always or reject, not {other:?}")),
         };
+        let who = "a client of MCP".to_owned();
+        let state = session.state().await.map_err(|error| error.to_string())?;
         let answered = match given.text("digest")? {
-            Some(digest) => session.answer_shown(Seq(ask), grant, digest, None).await,
-            None => session.answer(Seq(ask), grant).await,
+            Some(digest) => session.answer_shown(Seq(ask), grant, digest, Some(who)).await,
+            None if !matches!(grant, Grant::Reject(_)) && state.digest_of(Seq(ask)).is_some() => {
+                return Err("`digest` is missing: a grant is for what was shown, and `status` shows it".to_owned());
+            }
+            None => session.answer_as(Seq(ask), grant, who).await,
         };
         answered.map_err(|error| error.to_string())?;
         let state = session.state().await.map_err(|error| error.to_string())?;
@@ -233,7 +238,11 @@ impl SessionTools {
     async fn abort(&self, given: &Arguments) -> Result<Value, Wrong> {
         let session = self.session(given).await?;
         let reason = given.text("reason")?.unwrap_or("asked for over MCP");
-        let aborted = session.abort(reason).await.map_err(|error| error.to_string())?;
+        let aborted = match given.number("turn")? {
+            Some(turn) => session.abort_turn(Seq(turn), reason).await,
+            None => session.abort(reason).await,
+        };
+        let aborted = aborted.map_err(|error| error.to_string())?;
         let state = session.peek().await.map_err(|error| error.to_string())?;
         let mut shown = shown(&state);
         shown["recorded"] = aborted.recorded.into();
@@ -262,6 +271,13 @@ impl Arguments {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(format!("`{name}` is a text")),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Wrong> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(given) => given.as_u64().map(Some).ok_or_else(|| format!("`{name}` is a whole number")),
         }
     }
 
@@ -373,7 +389,7 @@ fn shown(state: &State) -> Value {
     let budget = state.budget_ask().map(|(ask, open)| json!({ "ask": ask, "budget": open.breach.shown() }));
     let asks: Vec<_> = calls.chain(tasks).chain(budget).collect();
     let waiting: Vec<_> = state.steering.iter().chain(&state.queue).map(|waiting| &waiting.message.id).collect();
-    json!({ "session": state.session, "seq": state.seq, "state": word, "waiting": waiting, "asks": asks })
+    json!({ "session": state.session, "seq": state.seq, "state": word, "turn": state.turn.as_ref().map(|turn| turn.id), "waiting": waiting, "asks": asks })
 }
 
 /// The same for a reader who has no structured content.

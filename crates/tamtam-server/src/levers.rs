@@ -4,7 +4,7 @@ use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tamtam::{
-    Receipt, SessionId, Steering,
+    Receipt, Seq, SessionId, Steering,
     runtime::Commanded,
     session::{Aborted, ForkOptions, Point, Rollback},
 };
@@ -35,8 +35,22 @@ impl Reason {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-pub(crate) async fn abort(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<Json<Aborted>> {
-    Ok(Json(session.abort(reason.words()).await?))
+/// Which turn is to end.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TurnToAbort {
+    /// In words for people.
+    reason: Option<String>,
+    /// The turn that is meant. Where it is over by now, nothing is stopped and the answer is 409; without it, whichever runs is.
+    turn: Option<Seq>,
+}
+
+pub(crate) async fn abort(Seen(session): Seen, Said(meant): Said<TurnToAbort>) -> Answered<Json<Aborted>> {
+    let reason = Reason { reason: meant.reason }.words();
+    Ok(Json(match meant.turn {
+        Some(turn) => session.abort_turn(turn, reason).await?,
+        None => session.abort(reason).await?,
+    }))
 }
 
 pub(crate) async fn end(Seen(session): Seen, Said(reason): Said<Reason>) -> Answered<Done> {

@@ -410,7 +410,7 @@ async fn what_was_reported_before_a_crash_is_recorded_in_front_of_recovery() {
 async fn a_reason_that_is_too_large_is_cut() {
     let mut bench = bench();
     drop(bench.send("m"));
-    drop(bench.ask(Abort { reason: "x".repeat(LINE_BYTES_MAX) }));
+    drop(bench.ask(Abort { reason: "x".repeat(LINE_BYTES_MAX), turn: None }));
     let ending = bench.live.state.turn.as_ref().unwrap().ending.clone().unwrap();
     let Outcome::Aborted { reason } = ending else { panic!("{ending:?}") };
     assert_eq!(reason.len(), 64 * 1024);

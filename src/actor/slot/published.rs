@@ -28,7 +28,7 @@ pub(crate) struct Waiting(Vec<Waiter>, Option<Now>);
 
 impl Inner {
     /// What is published; `None` while the session is passive, and until its first incarnation has begun.
-    fn now(&self) -> Option<Now> {
+    pub(super) fn now(&self) -> Option<Now> {
         let inbox = self.inbox.as_ref()?;
         Some(Now { state: inbox.published.state.clone()?, is_quiet: inbox.mailbox.is_empty() })
     }

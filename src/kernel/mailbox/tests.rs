@@ -22,7 +22,7 @@ fn pause(to: u64) -> Input {
 }
 
 fn abort(to: u64) -> Input {
-    Abort { reason: String::new() }.to(ReplyTo(to))
+    Abort { reason: String::new(), turn: None }.to(ReplyTo(to))
 }
 
 fn done(ticket: u64) -> Input {
@@ -88,7 +88,7 @@ fn one_append_takes_so_much_and_no_more() {
 #[test]
 fn even_aborts_have_a_bound() {
     let mut mailbox = awake();
-    let abort = || Abort { reason: String::new() };
+    let abort = || Abort { reason: String::new(), turn: None };
     let taken = (1..10_000).take_while(|to| mailbox.command(ReplyTo(*to), abort().into(), None).is_ok()).count();
     assert_eq!(taken, COMMANDS_OF_ALL_KINDS_MAX);
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     kernel::{
-        CallState, CarriedOut, Open, Outcome, Record, Refusal, RequestOpened, Steering, Stop,
+        CallState, CarriedOut, Open, Outcome, Record, Refusal, RequestOpened, State, Steering, Stop,
         budget::spending::{self, Fit},
         children::tasks,
         context::{
@@ -30,7 +30,7 @@ use crate::{
         turn::{batch, end, inbox, recover, switch, toolset},
     },
     model::ModelAnswer,
-    words::message::Finish,
+    words::{ids::Seq, message::Finish},
 };
 
 /// A host ends the running turn.
@@ -38,10 +38,13 @@ use crate::{
 pub(crate) struct Abort {
     /// Why, for the record.
     pub reason: String,
+    /// The turn that is meant; `None` for whichever runs.
+    pub turn: Option<Seq>,
 }
 
 impl Decide for Abort {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<CarriedOut, Refusal> {
+        draft.state.expects(self.turn)?;
         end::abort(draft, &self.reason);
         Ok(CarriedOut::Done(draft.state.seq))
     }
@@ -56,6 +59,10 @@ impl Decide for Abort {
 
     fn ends_the_turn(&self) -> bool {
         true
+    }
+
+    fn is_for(&self, state: Option<&State>) -> bool {
+        self.turn.is_none() || state.is_some_and(|state| state.expects(self.turn).is_ok())
     }
 }
 

@@ -60,12 +60,8 @@ impl Decide for SendMessage {
             // The message was taken back and waits nowhere: with its old receipt its sender would wait for ever.
             return Err(Refusal::Withdrawn { id });
         }
+        state.expects(expect_turn)?;
         let running = state.turn.as_ref().map(|turn| turn.id);
-        if let Some(expected) = expect_turn
-            && running != Some(expected)
-        {
-            return Err(Refusal::TurnMismatch { expected, actual: running });
-        }
         if let (Some(expected), Delivery::Steer(_)) = (expect_turn, delivery)
             && draft.state.reads_no_more()
         {

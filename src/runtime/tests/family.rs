@@ -36,7 +36,7 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     // On one thread the actor finds both, and its watcher begins when it knows of the stop.
     let spawn = Spawn { child: id, order, link: Link::default() };
     let spawned = parent.slot.command(spawn).unwrap().1;
-    let aborted = parent.slot.command(Abort { reason: "enough".to_owned() }).unwrap().1;
+    let aborted = parent.slot.command(Abort { reason: "enough".to_owned(), turn: None }).unwrap().1;
     spawned.await.unwrap().unwrap();
     aborted.await.unwrap().unwrap();
     let state = parent.state().await.unwrap();

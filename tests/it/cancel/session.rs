@@ -111,6 +111,16 @@ fn turns() -> Vec<Driver> {
             .effect(go!(w, w.aborted()))
             .once(),
         Driver::new(
+            "Session::abort_turn",
+            go!(w, {
+                let turn = w.session.state().await.unwrap().turn.as_ref().unwrap().id;
+                assert!(w.session.abort_turn(turn, "enough").await.unwrap().recorded);
+            }),
+        )
+        .given(go!(w, w.hold().await))
+        .effect(go!(w, w.aborted()))
+        .once(),
+        Driver::new(
             "Session::answer",
             go!(w, {
                 let ask = *w.kept::<Seq>();

@@ -88,6 +88,45 @@ async fn a_cancel_ends_the_running_turn_and_takes_back_what_waits() {
     lab.end().await;
 }
 
+/// A cancel is for what came before it: the prompt of the next line has its turn, however the two meet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_behind_a_cancel_has_its_turn() {
+    let lab = Lab::new().await;
+    let mut client = lab.client().await;
+    let session = client.new_session(&lab.work()).await;
+    for round in 0..20 {
+        let first = client.prompt(&session, "hang").await;
+        if round % 2 == 0 {
+            client.update(|update| update["_meta"]["tamtam"]["receipt"]["state"] == "delivered").await;
+        }
+        client.tell("session/cancel", json!({ "sessionId": session })).await;
+        let second = client.prompt(&session, "hello").await;
+        assert_eq!(client.answer(first).await.unwrap()["stopReason"], "cancelled", "round {round}");
+        let second = client.answer(second).await;
+        assert_eq!(second.as_ref().map(|answer| &answer["stopReason"]), Ok(&json!("end_turn")), "round {round}");
+    }
+    lab.end().await;
+}
+
+/// A request that records something is carried out, whatever the client cancels: its answer says what was done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_steering_message_that_is_cancelled_says_what_became_of_it() {
+    let lab = Lab::new().await;
+    let mut client = lab.client().await;
+    let session = client.new_session(&lab.work()).await;
+    let prompt = client.prompt(&session, "gate").await;
+    lab.gate.entered.notified().await;
+    let steered = client
+        .send("_session/steering", json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "look there" }] }))
+        .await;
+    client.tell("$/cancel_request", json!({ "requestId": steered })).await;
+    let steered = client.answer(steered).await.unwrap();
+    assert_eq!(steered["outcome"], "injected", "{steered}");
+    lab.gate.open.notify_one();
+    client.answer(prompt).await.unwrap();
+    lab.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_cancelled_ends_alone() {
     let lab = Lab::new().await;

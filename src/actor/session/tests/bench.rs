@@ -226,5 +226,5 @@ pub(super) fn message(id: &str, delivery: Delivery) -> SendMessage {
 }
 
 pub(super) fn abort() -> Abort {
-    Abort { reason: "enough".to_owned() }
+    Abort { reason: "enough".to_owned(), turn: None }
 }

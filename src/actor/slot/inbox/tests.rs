@@ -25,7 +25,7 @@ fn commands_that_nobody_waits_for_take_no_place() {
         agent: None,
         added: 0,
     };
-    drop(inbox.command(ReplyTo(1), crate::kernel::Abort { reason: "enough".into() }.into()).unwrap());
+    drop(inbox.command(ReplyTo(1), crate::kernel::Abort { reason: "enough".into(), turn: None }.into()).unwrap());
     let full = (2..).map_while(|to| inbox.command(ReplyTo(to), send().into()).ok().map(drop)).take(2_000).count();
     assert_eq!(full, 2_000, "each found room");
     let Act::Decide(inputs) = inbox.mailbox.next(&state, Millis(0)) else { panic!("something waits") };

@@ -277,6 +277,29 @@ fn a_sender_cannot_speak_for_the_model() {
     assert_eq!((waiting.role, waiting.time.created), (Role::User, play.state.time));
 }
 
+/// An abort that names its turn ends that one, and comes too late for it rather than end the next.
+#[test]
+fn an_abort_that_names_its_turn_ends_no_other() {
+    let mut play = Play::new();
+    play.send("one");
+    let turn = play.state.turn.as_ref().unwrap().id;
+    let meant = |play: &mut Play, turn| {
+        let reply = play.reply_to();
+        play.signal(Abort { reason: "enough".into(), turn: Some(turn) }.to(reply));
+        play.reply.clone().unwrap().map(drop)
+    };
+    play.answer_text("done");
+    assert_eq!(meant(&mut play, turn), Err(Refusal::TurnMismatch { expected: turn, actual: None }));
+    play.send("two");
+    let next = play.state.turn.as_ref().unwrap().id;
+    assert_eq!(meant(&mut play, turn), Err(Refusal::TurnMismatch { expected: turn, actual: Some(next) }));
+    assert!(play.entries.is_empty() && play.state.turn.as_ref().unwrap().ending.is_none());
+    assert_eq!(meant(&mut play, next), Ok(()));
+    assert!(matches!(play.entries[0].record, crate::kernel::Record::Ending { .. }), "{:?}", play.entries);
+    let recorded = play.entries[0].input.clone().unwrap();
+    assert_eq!((recorded.is.as_str(), &recorded.fields["turn"]), ("abort", &serde_json::json!(next)));
+}
+
 /// Every wish of a host is answered exactly once, also where there is nothing to do.
 #[test]
 fn every_wish_is_answered_once() {
@@ -284,7 +307,7 @@ fn every_wish_is_answered_once() {
     let settings = Box::new((*play.state.settings).clone());
     let wishes = [
         GoOn.to(play.reply_to()),
-        Abort { reason: "nothing runs".into() }.to(play.reply_to()),
+        Abort { reason: "nothing runs".into(), turn: None }.to(play.reply_to()),
         Resume.to(play.reply_to()),
         Configure { before: None, settings }.to(play.reply_to()),
     ];

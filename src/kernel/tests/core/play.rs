@@ -292,7 +292,7 @@ impl Play {
 
     pub(crate) fn abort(&mut self, reason: &str) -> &mut Play {
         let reply = self.reply_to();
-        self.signal(Abort { reason: reason.to_owned() }.to(reply))
+        self.signal(Abort { reason: reason.to_owned(), turn: None }.to(reply))
     }
 
     pub(crate) fn go_on(&mut self) -> &mut Play {

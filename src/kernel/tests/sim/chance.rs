@@ -157,7 +157,7 @@ impl World {
             Happening::Answer => self.answer_ask(),
             Happening::Abort => {
                 let reply = self.host.wish(Wish::Other);
-                self.signal(&Abort { reason: "enough".to_owned() }.to(reply))
+                self.signal(&Abort { reason: "enough".to_owned(), turn: None }.to(reply))
             }
             Happening::GoOn => {
                 let reply = self.host.wish(Wish::Other);

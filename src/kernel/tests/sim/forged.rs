@@ -123,7 +123,7 @@ fn signals(state: &State, rng: &mut Rng) -> Vec<Input> {
             added: 0,
         }
         .to(reply),
-        Abort { reason: "enough".into() }.to(reply),
+        Abort { reason: "enough".into(), turn: None }.to(reply),
         GoOn.to(reply),
         Resume.to(reply),
         Compact.to(reply),
