@@ -320,7 +320,7 @@ impl Agent {
     }
 
     fn ruleset_of(&self, rules: Vec<Rule>) -> Option<Ruleset> {
-        (!rules.is_empty()).then(|| Ruleset::new(format!("agent {}", self.name), rules))
+        (!rules.is_empty()).then(|| Ruleset::of_agent(&self.name, rules))
     }
 }
 

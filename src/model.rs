@@ -77,10 +77,12 @@ pub use secret::Secret;
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
     endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect},
-    http::{HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
+    http::{Addresses, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
     router::{Provider, Router},
 };
 
+#[cfg(feature = "web-fetch")]
+pub(crate) use http::PageUrl;
 #[cfg(feature = "anthropic")]
 pub use router::anthropic;
 #[cfg(feature = "openai")]

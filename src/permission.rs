@@ -140,6 +140,9 @@ pub struct Ruleset {
     pub order: MatchOrder,
 }
 
+/// How the name of an agent's rules begins.
+const OF_AGENT: &str = "agent ";
+
 impl Ruleset {
     /// Puts more rules after these. Rules that were written for the other order are turned round, which changes nothing between
     /// them.
@@ -148,6 +151,16 @@ impl Ruleset {
             more.rules.reverse();
         }
         self.rules.append(&mut more.rules);
+    }
+
+    /// The rules of an agent, under the name by which [`Ruleset::is_of_agent`] knows them.
+    pub(crate) fn of_agent(agent: &str, rules: Vec<Rule>) -> Ruleset {
+        Ruleset::new(format!("{OF_AGENT}{agent}"), rules)
+    }
+
+    /// Whether these are an agent's.
+    pub(crate) fn is_of_agent(&self) -> bool {
+        self.name.starts_with(OF_AGENT)
     }
 
     /// These rules as those of the host, with a name.

@@ -32,6 +32,8 @@ mod seen;
 mod text;
 mod todo;
 mod walk;
+#[cfg(feature = "web-fetch")]
+mod web_fetch;
 mod write;
 
 #[cfg(test)]
@@ -45,6 +47,8 @@ pub use bash::{Bash, BashOptions, LookLimits, Sandbox, SandboxMode};
 pub use plan::{PlanEnter, PlanExit};
 pub use remote::{RemoteExecutor, remote};
 pub use todo::{TodoRead, TodoWrite};
+#[cfg(feature = "web-fetch")]
+pub use web_fetch::WebFetch;
 
 /// OS processes that belong to a call: started with its tag, with their output in bounded memory, and killed with it. For tools of
 /// a host.
@@ -104,6 +108,14 @@ pub fn with_plan_mode(tools: &Toolbox) -> Toolbox {
 #[must_use]
 pub fn with_todos(tools: &Toolbox) -> Toolbox {
     tools.with(TodoWrite).with(TodoRead)
+}
+
+/// These tools and the one that reads pages of the web ([`WebFetch`]): in no set by itself, because it reaches out of the workspace.
+/// Its permission is `web_fetch`, judged by the host of the address.
+#[cfg(feature = "web-fetch")]
+#[must_use]
+pub fn with_web_fetch(tools: &Toolbox, web_fetch: WebFetch) -> Toolbox {
+    tools.with(web_fetch)
 }
 
 /// The difference between two contents of a file, as hunks without a header.

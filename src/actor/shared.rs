@@ -37,6 +37,7 @@ use crate::{
     prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
     tape::{TapeError, TapeStoreExt as _},
+    task::Resolve,
     tool::Threads,
     words::clock::Clock,
     words::ids::SessionId,
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) counting: Counting,
     /// What joins the runtime's spans with the traces of the embedding program.
     pub(crate) trace_link: Option<Arc<dyn TraceLink>>,
+    /// What the embedding program has under the names that tasks are given.
+    pub(crate) resolve: Option<Arc<Resolve>>,
     /// The permission rules of the embedding program, above those of every session, as they are now; a host may swap them.
     pub(crate) rules: Lock<Option<Arc<Ruleset>>>,
     /// The agents of the moment; a host may swap them.
@@ -134,6 +137,7 @@ impl Shared {
             tree_shows_arguments: false,
             counting: Counting::default(),
             trace_link: None,
+            resolve: None,
             rules: Lock::default(),
             agents: Lock::default(),
             commands: Lock::default(),

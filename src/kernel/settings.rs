@@ -162,6 +162,13 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Replaces the rules by those that a person chose. The rules of the agent in force stay in front: what an agent denies is not
+    /// undone by a profile.
+    pub fn choose_rules(&mut self, rules: impl IntoIterator<Item = Ruleset>) {
+        let of_agent = self.rules.iter().take_while(|layer| layer.is_of_agent()).cloned();
+        self.rules = of_agent.chain(rules).collect();
+    }
+
     /// The defaults for a workspace and a model.
     #[must_use]
     pub fn new(workspace: impl Into<String>, model: ModelRef) -> Settings {

@@ -8,7 +8,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{ModelLimits, Secret};
+use super::{Addresses, ModelLimits, Secret};
 
 /// The wire format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -214,6 +214,8 @@ pub struct HttpOptions {
     pub proxies: Proxies,
     /// Certificates to trust besides the system's own, as PEM.
     pub extra_roots_pem: Vec<String>,
+    /// Which addresses requests may reach; any by default.
+    pub addresses: Addresses,
 }
 
 /// HTTP proxies, such as `http://user:password@host:3128`, by the scheme of the address that is asked.
@@ -249,6 +251,7 @@ impl Default for HttpOptions {
             answer_bytes_max: 64 << 20,
             proxies: Proxies::default(),
             extra_roots_pem: Vec::new(),
+            addresses: Addresses::Any,
         }
     }
 }

@@ -9,6 +9,9 @@
 
 mod client;
 mod exchange;
+#[cfg(feature = "web-fetch")]
+mod page;
+mod public;
 
 use std::{
     fmt,
@@ -31,6 +34,9 @@ use crate::words::{message::ModelRef, trace::TraceContext};
 
 pub use client::HttpClient;
 pub use exchange::{HttpAnswer, HttpEvent, HttpRequest};
+#[cfg(feature = "web-fetch")]
+pub(crate) use page::PageUrl;
+pub use public::Addresses;
 
 /// The most bytes of an error body that are read, and the longest wait for them.
 const ERROR_BYTES_MAX: usize = 64 << 10;

@@ -14,13 +14,14 @@ use crate::{
     agent::{Agents, Commands},
     event::EventStream,
     hook::Hook,
-    model::{Model, ModelError, ModelLimits, Models, Price, Prices},
+    model::{BoxFuture, Model, ModelError, ModelLimits, Models, Price, Prices},
     ops::SweepPolicy,
     permission::Ruleset,
     prompt::{EnvironmentProvider, Named},
     runtime::{Passivation, recovery::Listen},
     supervisor::ChildSpec,
     tape::{Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore},
+    task::{ContextRef, Resolve},
     tool::{Tool, Toolbox},
     words::ids::SessionId,
     words::message::ModelRef,
@@ -56,6 +57,7 @@ pub struct Builder {
     tree_shows_arguments: bool,
     counted_label: Option<String>,
     trace_link: Option<Arc<dyn TraceLink>>,
+    resolve: Option<Arc<Resolve>>,
     sweeps: Option<(Duration, SweepPolicy)>,
     #[cfg(feature = "fault-injection")]
     hold_back_appends: Option<Duration>,
@@ -130,6 +132,28 @@ impl Builder {
     pub fn models(mut self, models: Arc<dyn Models>, default: ModelRef) -> Builder {
         self.models = Some(models);
         self.model = Some(default);
+        self
+    }
+
+    /// What a task is given for a reference of the kind [`Doc`](crate::session::ContextRefKind::Doc) or
+    /// [`Memory`](crate::session::ContextRefKind::Memory): the text that the host has under that name. Its first 16 KiB are shown to
+    /// the child, as data; with `Ok(None)`, and without a function here, the child gets the name alone. An error, a panic, and an
+    /// answer that takes longer than [`HOOK_LIMIT`](crate::hook::HOOK_LIMIT), refuse the task in words for its giver.
+    ///
+    /// ```
+    /// use tamtam::Runtime;
+    /// let notes = |named: tamtam::session::ContextRef| -> tamtam::model::BoxFuture<'static, _> {
+    ///     Box::pin(async move { Ok((named.id == "style").then(|| "Short sentences.".to_owned())) })
+    /// };
+    /// let builder = Runtime::builder().context_refs(notes);
+    /// # drop(builder);
+    /// ```
+    #[must_use]
+    pub fn context_refs(
+        mut self,
+        resolve: impl Fn(ContextRef) -> BoxFuture<'static, Result<Option<String>, String>> + Send + Sync + 'static,
+    ) -> Builder {
+        self.resolve = Some(Arc::new(resolve));
         self
     }
 

@@ -134,9 +134,9 @@ pub enum ContextRefKind {
     File,
     /// A symbol of the code. The child gets its name.
     Symbol,
-    /// A document. The child gets its name.
+    /// A document. The child gets its name, and what the host has under it.
     Doc,
-    /// Something remembered. The child gets its name.
+    /// Something remembered. The child gets its name, and what the host has under it.
     Memory,
 }
 

@@ -57,7 +57,7 @@ pub struct TaskResult {
 pub struct TaskOutput {
     /// The last text of the child; what it had by then if it was stopped.
     pub answer: String,
-    /// What the answer rests on. The runtime fills in none.
+    /// What the answer rests on, as far as it says so: those of the [sources](TaskProvenance::sources) that the answer names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub citations: Vec<ContextRef>,
 }
@@ -101,6 +101,10 @@ pub struct TaskProvenance {
     pub agent: String,
     /// Its model, as `provider/model`.
     pub model: String,
+    /// What the child read for the task: files with `read`, and pages with `web_fetch`, in the order in which they were first read
+    /// and each once; the newest 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<ContextRef>,
 }
 
 impl TaskToolCalls {

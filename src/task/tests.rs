@@ -159,7 +159,7 @@ prop_compose! {
         let [trace_id, task_id, answer, agent] = texts;
         let tool_calls = calls.into_iter().map(|(tool, calls, failed)| TaskToolCalls { tool, calls, failed }).collect();
         let errors = errors.into_iter().map(|(code, message, retryable)| TaskError { code, message, retryable }).collect();
-        let provenance = TaskProvenance { session_id: child, agent, model: "p/m".into() };
+        let provenance = TaskProvenance { session_id: child, agent, model: "p/m".into(), sources: Vec::new() };
         let output = TaskOutput { answer, citations };
         TaskResult { v: 1, trace_id, task_id, status, output, tool_calls, attachments, patch, errors, provenance, metrics }
     }

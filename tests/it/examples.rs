@@ -22,6 +22,9 @@ mod chat;
 #[path = "../../examples/everyday.rs"]
 #[allow(dead_code, unreachable_pub, reason = "an example is a program")]
 mod everyday;
+#[path = "../../examples/payment.rs"]
+#[allow(dead_code, unreachable_pub, reason = "an example is a program")]
+mod payment;
 #[path = "../../examples/recorded.rs"]
 #[allow(dead_code, unreachable_pub, reason = "an example is a program")]
 mod recorded;
@@ -207,4 +210,19 @@ async fn the_everyday_tasks_are_a_few_lines_each() {
         _ => Reply::call("task", task.clone()),
     });
     assert_eq!(everyday::subagent(Arc::new(model)).await.unwrap(), "It is too long.");
+}
+
+/// A payment whose answer is lost with the process is made once: the next process carries the call out again under its key, and finds
+/// it paid.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_is_made_once_across_a_crash() {
+    let folder = taped::folder();
+    let mut out = Vec::new();
+    let paid = payment::payment(&folder.path().join("store"), &mut out).await.unwrap();
+    let said = String::from_utf8(out).unwrap();
+    assert_eq!(paid, (100, 1), "{said}");
+    assert!(
+        said.contains("Done: 100 were paid before.") && said.ends_with("the bank has taken 100 in all\n"),
+        "{said}"
+    );
 }

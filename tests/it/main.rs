@@ -21,6 +21,8 @@ mod engines;
 #[cfg(feature = "tools")]
 mod examples;
 mod face;
+#[cfg(feature = "web-fetch")]
+mod fetched;
 mod files;
 mod forks;
 mod formats;

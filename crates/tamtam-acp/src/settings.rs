@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tamtam::{
     Runtime, Session,
     permission::Profile,
-    session::{AgentChoice, Settings, State},
+    session::{AgentChoice, State},
 };
 
 use crate::{options::AcpOptions, rpc::Fault};
@@ -119,12 +119,7 @@ pub(crate) async fn set(session: &Session, options: &AcpOptions, id: &str, value
             let (workspace, profile) = (session.state().await?.settings.workspace.clone(), *profile);
             let rules = tokio::task::spawn_blocking(move || rights(workspace.as_ref(), profile)).await;
             let rules = rules.map_err(Fault::failed)?.map_err(Fault::failed)?;
-            // The agent's own rules stay: what it denies is not the user's to choose here.
-            let change = |settings: &mut Settings| {
-                let of_agent = settings.rules.iter().take_while(|layer| layer.name.starts_with("agent ")).cloned();
-                settings.rules = of_agent.chain(rules.iter().cloned()).collect();
-            };
-            Ok(session.configure(change).await?)
+            Ok(session.configure(|settings| settings.choose_rules(rules.iter().cloned())).await?)
         }
         _ => Err(Fault::bad_params(format!("configId: there is no option {id:?}: mode, model and permission are"))),
     }

@@ -291,6 +291,9 @@ pub(super) struct TurnArguments {
     /// Hint at plans: the size of a request, failures so far, findings in .tamtam/findings.md, an open to-do list [default: false]
     #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(super) planning: Option<bool>,
+    /// Offer the tool web_fetch, which reads pages of the web; each host is a permission [default: false]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(super) web_fetch: Option<bool>,
     /// Hint at the work after many reads in a row [default: false]
     #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(super) read_loop: Option<bool>,

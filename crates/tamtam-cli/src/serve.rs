@@ -129,7 +129,7 @@ async fn started(given: &TurnArguments, environment: &Environment, resumes: bool
     let servers = Configured::of_user(environment);
     servers.not_used.iter().for_each(|why| note(why));
     let http = turn.model.network.options(environment)?;
-    let builder = builder(store, choice, &turn, host, environment);
+    let builder = builder(store, choice, &turn, host, environment)?;
     let runtime = if resumes { builder } else { builder.without_auto_resume() }.start().await?;
     placed.begin(&runtime);
     match servers.offer(&runtime, http).await {

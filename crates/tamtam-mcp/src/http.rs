@@ -15,6 +15,8 @@
 //! repeats one, and an exchange ends soon after nobody waits for its request.
 
 use std::{
+    borrow::Cow,
+    collections::VecDeque,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -56,6 +58,8 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const RESUMES_MAX: u32 = 5;
 /// A listening stream that lived so long was no failure.
 const LISTENED: Duration = Duration::from_secs(10);
+/// How many values of headers a life remembers.
+const SECRETS_MAX: usize = 64;
 /// The longest id of a session, in bytes.
 const SESSION_BYTES_MAX: usize = 1_024;
 /// How much of the words of a refusal is shown, in bytes.
@@ -67,6 +71,8 @@ pub(crate) struct Web {
     address: Address,
     /// The id of the session, once the server gave one.
     session: Mutex<Option<String>>,
+    /// What the headers of this life had, and nobody is shown: the newest [`SECRETS_MAX`], because a host may rotate them.
+    secrets: Mutex<VecDeque<Secret>>,
 }
 
 /// How an exchange ended.
@@ -81,14 +87,17 @@ enum Ended {
 /// What every exchange of a life shares.
 #[derive(Clone, Copy)]
 struct Life<'a> {
+    web: &'a Web,
     server: &'a Server,
     connection: &'a Connection,
     reports: &'a mpsc::Sender<Heard>,
 }
 
 impl Life<'_> {
-    /// Takes what came, and waits until the actor has judged what nobody asked for.
+    /// Takes what came, and waits until the actor has judged what nobody asked for. All that a server says passes here or through
+    /// [`Life::fail`], so no header that it repeats goes further.
     async fn take(&self, text: &str, of: Option<u64>) {
+        let text = self.web.masked(text);
         let heard = heard(self.server, self.connection, text.as_bytes(), of);
         if !heard.is_nothing() {
             // The actor is gone only together with this exchange.
@@ -104,8 +113,8 @@ impl Life<'_> {
         }
     }
 
-    fn broken(&self, id: Option<u64>, why: impl Into<String>) {
-        self.fail(id, RequestError::Broken(why.into().into()));
+    fn broken(&self, id: Option<u64>, why: impl AsRef<str>) {
+        self.fail(id, RequestError::Broken(self.web.masked(why.as_ref()).into()));
     }
 
     fn is_open(&self, id: Option<u64>) -> bool {
@@ -120,7 +129,12 @@ impl Web {
         options.answer_bytes_max = config.line_bytes_max;
         // A call has its own limit, which begins later.
         options.first_timeout = config.call_limit + config.start_limit;
-        Web { client: HttpClient::new(options), address: address.clone(), session: Mutex::default() }
+        Web {
+            client: HttpClient::new(options),
+            address: address.clone(),
+            session: Mutex::default(),
+            secrets: Mutex::default(),
+        }
     }
 
     /// Carries lines to the server and its messages back, until the session is gone or the server says too much.
@@ -131,7 +145,7 @@ impl Web {
         mut lines: mpsc::Receiver<String>,
     ) -> Result<Rest, Why> {
         let (reports, mut reported) = mpsc::channel(1);
-        let life = Life { server, connection, reports: &reports };
+        let life = Life { web: self, server, connection, reports: &reports };
         let mut intake = Intake::new(server, connection);
         let mut open: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
         // Nothing overtakes the end of the greeting.
@@ -161,7 +175,7 @@ impl Web {
     pub(crate) async fn end(&self) {
         if self.session().is_some() {
             let request = self.dressed(HttpRequest::delete(&self.address.url), None).await;
-            if let Ok((request, _)) = request {
+            if let Ok(request) = request {
                 drop(timeout(ENDS_WITHIN, self.client.send(request)).await);
             }
         }
@@ -201,7 +215,7 @@ impl Web {
             Some(STATELESS) => routed(request, message),
             _ => request,
         };
-        let (answer, secrets) = match self.sent(request, life.connection.version()).await {
+        let answer = match self.sent(request, life.connection.version()).await {
             Ok(answer) => answer,
             Err(why) => {
                 life.broken(id, why);
@@ -220,7 +234,7 @@ impl Web {
                 id.iter().for_each(|id| life.connection.is_gone(*id));
                 Ended::Gone
             }
-            _ => self.refused(life, answer, id, had_session, &secrets).await,
+            _ => self.refused(life, answer, id, had_session).await,
         }
     }
 
@@ -312,7 +326,7 @@ impl Web {
     async fn stream(&self, life: Life<'_>, last: Option<&str>) -> Result<Option<HttpAnswer>, String> {
         let request = HttpRequest::get(&self.address.url).header("accept", "text/event-stream");
         let request = last.into_iter().fold(request, |request, last| request.header("last-event-id", last));
-        let (answer, _) = self.sent(request, life.connection.version()).await?;
+        let answer = self.sent(request, life.connection.version()).await?;
         let is_stream = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
         match answer.status() {
             200 if is_stream => Ok(Some(answer)),
@@ -322,17 +336,10 @@ impl Web {
     }
 
     /// What a request gets that the server refuses.
-    async fn refused(
-        &self,
-        life: Life<'_>,
-        answer: HttpAnswer,
-        id: Option<u64>,
-        had_session: bool,
-        secrets: &[Secret],
-    ) -> Ended {
+    async fn refused(&self, life: Life<'_>, answer: HttpAnswer, id: Option<u64>, had_session: bool) -> Ended {
         let status = answer.status();
         let said = timeout(ASIDE_WITHIN, answer.text()).await.ok().and_then(Result::ok).unwrap_or_default();
-        let said = masked(said, secrets);
+        let said = self.masked(&said).into_owned();
         // Servers that follow the examples of the protocol's own SDK say so with this status, in these words.
         let is_unknown = ["no valid session id", "session not found", "invalid session id"];
         if status == 400 && had_session && is_unknown.iter().any(|words| said.to_ascii_lowercase().contains(words)) {
@@ -353,18 +360,13 @@ impl Web {
         Ended::Done
     }
 
-    /// Sends a request with the headers that each one has. Also returns what must not be shown.
-    async fn sent(&self, request: HttpRequest, version: Option<&str>) -> Result<(HttpAnswer, Vec<Secret>), String> {
-        let (request, secrets) = self.dressed(request, version).await?;
-        let answer = self.client.send(request).await.map_err(|error: ModelError| error.to_string())?;
-        Ok((answer, secrets))
+    /// Sends a request with the headers that each one has.
+    async fn sent(&self, request: HttpRequest, version: Option<&str>) -> Result<HttpAnswer, String> {
+        let request = self.dressed(request, version).await?;
+        self.client.send(request).await.map_err(|error: ModelError| error.to_string())
     }
 
-    async fn dressed(
-        &self,
-        mut request: HttpRequest,
-        version: Option<&str>,
-    ) -> Result<(HttpRequest, Vec<Secret>), String> {
+    async fn dressed(&self, mut request: HttpRequest, version: Option<&str>) -> Result<HttpRequest, String> {
         let mut headers = self.address.headers.clone();
         if let Some(fresh) = &self.address.fresh {
             let asked = timeout(ASIDE_WITHIN, fresh.ask()).await;
@@ -382,7 +384,20 @@ impl Web {
         }
         let request =
             own.into_iter().chain(version).fold(request, |request, (name, value)| request.header(name, value));
-        Ok((request, headers.into_iter().map(|(_, value)| value).collect()))
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, value) in headers {
+            if !secrets.iter().any(|known| known.reveal() == value.reveal()) {
+                secrets.push_back(value);
+            }
+        }
+        let surplus = secrets.len().saturating_sub(SECRETS_MAX);
+        secrets.drain(..surplus);
+        Ok(request)
+    }
+
+    /// The words of a server without the headers that it was sent.
+    fn masked<'a>(&self, said: &'a str) -> Cow<'a, str> {
+        masked(said, self.secrets.lock().unwrap_or_else(PoisonError::into_inner).iter())
     }
 
     /// Keeps the id of the session that the greeting opened. Only visible ASCII is one.
@@ -428,10 +443,13 @@ fn in_header(text: &str) -> String {
     }
 }
 
-/// The words of a server without the headers that it was sent. A value of fewer than eight bytes occurs in ordinary words.
-fn masked(said: String, secrets: &[Secret]) -> String {
-    let words = secrets.iter().flat_map(|secret| secret.reveal().split_whitespace());
-    words.filter(|word| word.len() >= 8).fold(said, |said, word| said.replace(word, "[redacted]"))
+/// A text without these secrets. A word of fewer than eight bytes occurs in ordinary words, and stays.
+fn masked<'a, 's>(said: &'a str, secrets: impl IntoIterator<Item = &'s Secret>) -> Cow<'a, str> {
+    let words = secrets.into_iter().flat_map(|secret| secret.reveal().split_whitespace());
+    words.filter(|word| word.len() >= 8).fold(Cow::Borrowed(said), |said, word| match said.contains(word) {
+        true => Cow::Owned(said.replace(word, "[redacted]")),
+        false => said,
+    })
 }
 
 #[cfg(test)]
@@ -449,7 +467,7 @@ mod tests {
     /// K01: a server that repeats a header of the request in its error does not bring it to the tape.
     #[test]
     fn a_header_that_comes_back_is_masked() {
-        let said = masked("bad token sk-CANARY-1 (Bearer)".to_owned(), &[Secret::new("Bearer sk-CANARY-1")]);
+        let said = masked("bad token sk-CANARY-1 (Bearer)", &[Secret::new("Bearer sk-CANARY-1")]);
         assert_eq!(said, "bad token [redacted] (Bearer)");
     }
 }

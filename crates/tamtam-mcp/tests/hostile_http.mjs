@@ -3,7 +3,7 @@
 import http from "node:http";
 
 const [mode] = process.argv.slice(2);
-const seen = { initialize: 0, calls: 0, deletes: 0, elsewhere: 0, sessions: [], cut: 0 };
+const seen = { headers: {}, initialize: 0, calls: 0, deletes: 0, elsewhere: 0, sessions: [], cut: 0 };
 let last = 0;
 const sessions = new Set();
 const questions = new Map();
@@ -29,6 +29,7 @@ const pour = (out, piece) => {
 
 const call = (request, out, { id, params }) => {
   seen.calls += 1;
+  seen.headers = request.headers;
   const given = params.arguments ?? {};
   switch (mode) {
     case "mute":

@@ -16,6 +16,7 @@ use std::{
 use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 
+use super::public::{Addresses, PublicOnly};
 use crate::model::{ErrorKind, HttpOptions, ModelError, Secret};
 
 /// How long an unused connection is kept.
@@ -82,6 +83,14 @@ fn client(options: &HttpOptions, proxy: Option<&Secret>, tls: ClientConfig) -> R
         .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .tcp_keepalive(Duration::from_secs(30))
         .user_agent(concat!("tamtam/", env!("CARGO_PKG_VERSION")));
+    if options.addresses == Addresses::Public {
+        if proxy.is_some() {
+            return Err(unusable(
+                "only public addresses may be reached, and a proxy cannot be held to that: use no proxy here",
+            ));
+        }
+        builder = builder.dns_resolver(Arc::new(PublicOnly));
+    }
     if let Some(proxy) = proxy {
         // The cause is left out: it would repeat the address, and with it the password.
         let proxy = reqwest::Proxy::all(proxy.reveal()).map_err(|_| unusable("the proxy is not a url"))?;

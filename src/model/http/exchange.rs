@@ -7,7 +7,7 @@
 //! A change must keep this: no redirect is followed and no request is made twice; what is kept of an answer has a bound; and no error
 //! shows a header, or an address with its user, password or query.
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, fmt, net::IpAddr, time::Duration};
 
 use tokio::time::timeout;
 
@@ -108,6 +108,10 @@ impl HttpClient {
         let options = self.options();
         let (url, headers) = request.sendable()?;
         let at = without_secrets(url.as_str());
+        // A name is judged when it is looked up.
+        if let Some(literal) = literal(&url).filter(|literal| !options.addresses.has(*literal)) {
+            return Err(ModelError::new(ErrorKind::InvalidRequest, format!("{literal} is no public address")));
+        }
         let client = self.for_scheme(url.scheme()).await?;
         let sent = client.request(request.method, url).headers(headers).body(request.body).send();
         let response = timeout(options.first_timeout, sent).await.map_err(|_| {
@@ -121,6 +125,12 @@ impl HttpClient {
         let decoder = Decoder::new(options.event_bytes_max);
         Ok(HttpAnswer { at, response, decoder, ready: VecDeque::new(), bytes_max: options.answer_bytes_max })
     }
+}
+
+/// The address that a URL has in place of a name.
+fn literal(url: &reqwest::Url) -> Option<IpAddr> {
+    let host = url.host_str()?;
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse().ok()
 }
 
 /// The answer to an [`HttpRequest`]: its head, and its body as far as it was read. Dropping it closes the connection unless the whole
@@ -175,6 +185,23 @@ impl HttpAnswer {
             body.extend_from_slice(&chunk);
         }
         Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// The first bytes of the body, `max` at most, and whether it goes on behind them. The caller bounds the time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Truncated`] if the connection breaks.
+    #[cfg(feature = "web-fetch")]
+    pub(crate) async fn start(mut self, max: usize) -> Result<(Vec<u8>, bool), ModelError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            let room = max - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() > room {
+                return Ok((body, true));
+            }
+        }
+        Ok((body, false))
     }
 
     /// The next event of a stream of events; `None` at its end. An event that no empty line has completed is none. The caller bounds

@@ -92,6 +92,7 @@ impl Builder {
         shared.environment = self.environment;
         shared.tree_shows_arguments = self.tree_shows_arguments;
         (shared.counting.label, shared.trace_link) = (self.counted_label, self.trace_link);
+        shared.resolve = self.resolve;
         (shared.agents, shared.commands) = (Lock::new(agents), Lock::new(commands));
         #[cfg(all(unix, feature = "tools"))]
         {

@@ -220,7 +220,8 @@ async fn prompt(
     settings: &Settings,
     may: May,
 ) -> Result<Message, SpawnError> {
-    let (workspace, named) = (settings.workspace.clone(), request.context_refs.clone());
+    let workspace = settings.workspace.clone();
+    let named = refs::found(parent.shared.resolve.as_ref(), &request.context_refs).await.map_err(refused)?;
     // What files say passes the filters of output, as it would if a tool had read it.
     let read = move |shared: &Shared| {
         let filters = shared.hooks.filters();

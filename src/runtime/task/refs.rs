@@ -1,6 +1,7 @@
 //! The references of a request, as the first message of the child has them. Blocks on the disk.
 //!
-//! Of a file the beginning is shown, of everything else the name. A file is opened beneath the workspace, and only if the rules
+//! Of a file the beginning is shown, of a document and of what is remembered what the host has under that name ([`Resolve`]), of
+//! everything else the name. A file is opened beneath the workspace, and only if the rules
 //! about reading it are no stricter than those about the call that gives the task ([`May`]; a request of the host may name any). A
 //! change must keep that: a model could read through a child what the rules keep from it.
 //!
@@ -8,10 +9,13 @@
 //! end of the message, so no text after it ends it. A name stays on its line: a name with a line break or another control
 //! character is refused.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt as _;
 
 use crate::{
-    task::{ContextRef, ContextRefKind},
+    hook::HOOK_LIMIT,
+    task::{ContextRef, ContextRefKind, Resolve},
     tool::May,
     words::message::NOT_THE_USER,
 };
@@ -22,9 +26,9 @@ const ALL_BYTES_MAX: usize = 64 * 1_024;
 
 /// The text for a part after the question: names, and the beginnings of files. Empty without references. The error is words for the giver of
 /// the request.
-pub(super) fn told(workspace: &str, refs: &[ContextRef], may: &May) -> Result<String, String> {
+pub(super) fn told(workspace: &str, refs: &[(ContextRef, Option<String>)], may: &May) -> Result<String, String> {
     let mut text = String::new();
-    for one in refs {
+    for (one, found) in refs {
         if let Some(odd) = one.id.chars().find(|c| c.is_control() || is_line_break_or_turn(*c)) {
             return Err(format!(
                 "the name {:?} cannot be given: it has the character {odd:?}; a name is one line",
@@ -35,13 +39,47 @@ pub(super) fn told(workspace: &str, refs: &[ContextRef], may: &May) -> Result<St
         let shown = match one.kind {
             ContextRefKind::File => file(workspace, &one.id, may, room)?,
             ContextRefKind::Symbol => format!("The symbol {}.", one.id),
-            ContextRefKind::Doc => format!("The document {}.", one.id),
-            ContextRefKind::Memory => format!("What is remembered as {}.", one.id),
+            ContextRefKind::Doc => with_text(format!("The document {}", one.id), found.as_deref(), room),
+            ContextRefKind::Memory => with_text(format!("What is remembered as {}", one.id), found.as_deref(), room),
         };
         // Writing into a string cannot fail.
         let _ = write!(text, "\n\n{shown}");
     }
     Ok(if text.is_empty() { text } else { format!("{NOT_THE_USER}\nWhat belongs to the task:{text}") })
+}
+
+/// A name with the beginning of what the host has under it.
+fn with_text(name: String, text: Option<&str>, room: usize) -> String {
+    match text.map(|text| (text, &text[..text.floor_char_boundary(room)])) {
+        None => format!("{name}."),
+        Some((text, shown)) if shown.len() == text.len() => format!("{name}:\n{shown}"),
+        Some((text, shown)) => format!("{name}, its first {} of {} bytes:\n{shown}", shown.len(), text.len()),
+    }
+}
+
+/// Looks up what the host has under the names of documents and of what is remembered; the others have nothing here. The error is
+/// words for the giver of the request.
+pub(super) async fn found(
+    resolve: Option<&Arc<Resolve>>,
+    refs: &[ContextRef],
+) -> Result<Vec<(ContextRef, Option<String>)>, String> {
+    let mut all = Vec::new();
+    for one in refs {
+        let text = match (resolve, one.kind) {
+            (Some(resolve), ContextRefKind::Doc | ContextRefKind::Memory) => {
+                let asked = AssertUnwindSafe(async { resolve(one.clone()).await }).catch_unwind();
+                let cannot = |why: &str| format!("{} cannot be given: {why}", one.id);
+                match tokio::time::timeout(HOOK_LIMIT, asked).await {
+                    Ok(Ok(found)) => found.map_err(|why| cannot(&why))?,
+                    Ok(Err(_)) => return Err(cannot("the host's function for it crashed")),
+                    Err(_) => return Err(cannot("the host did not find it in time")),
+                }
+            }
+            _ => None,
+        };
+        all.push((one.clone(), text));
+    }
+    Ok(all)
 }
 
 /// Characters that break a line or turn its direction, and are not control characters.

@@ -4,14 +4,18 @@
 //! files and attachments are those of the child's tape since the prompt of this task; they are missing if that tape cannot be
 //! read, which is not an error. A change must keep the lists bounded, because a parent's model and tape get them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use super::progress::millis;
 use crate::{
     error::SendError,
     kernel::{Down, DownReason, Entry, Record, TaskOrder},
     runtime::Child,
-    task::{TASK_VERSION, TaskError, TaskMetrics, TaskOutput, TaskProvenance, TaskResult, TaskStatus, TaskToolCalls},
+    task::{
+        ContextRef, ContextRefKind, TASK_VERSION, TaskError, TaskMetrics, TaskOutput, TaskProvenance, TaskResult,
+        TaskStatus, TaskToolCalls,
+    },
+    tool::{Access, CallFacts, ToolResult},
     words::ids::{MessageId, Seq},
     words::message::{FileChange, FilePart},
 };
@@ -19,6 +23,8 @@ use crate::{
 /// The most files of calls, and the most changed files, that a result names.
 const ATTACHMENTS_MAX: usize = 16;
 const CHANGES_MAX: usize = 500;
+/// The most sources that a result names.
+const SOURCES_MAX: usize = 64;
 
 pub(super) async fn of(child: &Child) -> Result<TaskResult, SendError> {
     let down = child.down().await?;
@@ -46,7 +52,7 @@ fn made(child: &Child, down: &Down, order: Option<&TaskOrder>, work: Work, laten
         trace_id: trace.unwrap_or_default().to_owned(),
         task_id: order.map(|order| order.prompt.id.to_string()).unwrap_or_default(),
         status,
-        output: TaskOutput { answer: down.text.to_string(), citations: Vec::new() },
+        output: TaskOutput { answer: down.text.to_string(), citations: cited(&down.text, &work.sources) },
         tool_calls: work.calls.into_values().collect(),
         attachments: work.attachments,
         patch: work.patch.into_values().take(CHANGES_MAX).collect(),
@@ -55,6 +61,7 @@ fn made(child: &Child, down: &Down, order: Option<&TaskOrder>, work: Work, laten
             session_id: child.session().id().clone(),
             agent: order.map(|order| order.settings.agent.clone()).unwrap_or_default(),
             model: order.map(|order| order.settings.model.to_string()).unwrap_or_default(),
+            sources: work.sources,
         },
         metrics: TaskMetrics { tokens, cost_micro_usd, latency_ms, steps: down.steps },
     }
@@ -82,6 +89,7 @@ struct Work {
     calls: BTreeMap<String, TaskToolCalls>,
     attachments: Vec<FilePart>,
     patch: BTreeMap<String, FileChange>,
+    sources: Vec<ContextRef>,
 }
 
 impl Work {
@@ -90,13 +98,17 @@ impl Work {
         let is_prompt =
             |entry: &Entry| matches!(&entry.record, Record::Accepted { message, .. } if Some(&message.id) == prompt);
         let from = entries.iter().rposition(is_prompt).unwrap_or(0);
-        let (mut work, mut tools) = (Work::default(), BTreeMap::<Seq, Arc<str>>::new());
+        let (mut work, mut open) = (Work::default(), BTreeMap::<Seq, &CallFacts>::new());
         for entry in &entries[from..] {
             match &entry.record {
-                Record::Call(call) => drop(tools.insert(entry.seq, call.facts.tool.as_str().into())),
+                Record::Call(call) => drop(open.insert(entry.seq, &call.facts)),
                 Record::Result { result, .. } => {
-                    let tool = entry.ticket.and_then(|ticket| tools.remove(&ticket)).unwrap_or_default();
-                    let calls = work.calls.entry(tool.to_string()).or_insert_with(|| TaskToolCalls::new(&*tool));
+                    let facts = entry.ticket.and_then(|ticket| open.remove(&ticket));
+                    if let Some(facts) = facts.filter(|_| !result.is_error()) {
+                        work.read(facts, result);
+                    }
+                    let tool = facts.map(|facts| facts.tool.clone()).unwrap_or_default();
+                    let calls = work.calls.entry(tool.clone()).or_insert_with(|| TaskToolCalls::new(tool));
                     calls.calls += 1;
                     calls.failed += u32::from(result.is_error());
                     work.attachments.extend(result.attachments.iter().cloned());
@@ -107,7 +119,20 @@ impl Work {
         }
         let more = work.attachments.len().saturating_sub(ATTACHMENTS_MAX);
         work.attachments.drain(..more);
+        let more = work.sources.len().saturating_sub(SOURCES_MAX);
+        work.sources.drain(..more);
         work
+    }
+
+    /// Notes what a good call has read.
+    fn read(&mut self, facts: &CallFacts, result: &ToolResult) {
+        let is_file = |access: &&Access| access.permission == "read";
+        let source = match facts.tool.as_str() {
+            "read" => facts.access.iter().find(is_file).map(|one| ContextRef::new(ContextRefKind::File, &*one.pattern)),
+            "web_fetch" => result.details["url"].as_str().map(|url| ContextRef::new(ContextRefKind::Doc, url)),
+            _ => None,
+        };
+        self.sources.extend(source.filter(|source| !self.sources.contains(source)));
     }
 
     fn changed(&mut self, change: &FileChange) {
@@ -116,6 +141,27 @@ impl Work {
             None => drop(self.patch.insert(change.path.clone(), change.clone())),
         }
     }
+}
+
+/// The sources that an answer names.
+fn cited(answer: &str, sources: &[ContextRef]) -> Vec<ContextRef> {
+    sources.iter().filter(|source| names(answer, &source.id)).cloned().collect()
+}
+
+/// Whether a text has this name, and not a longer one around it.
+fn names(text: &str, name: &str) -> bool {
+    let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/');
+    text.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        let before = before.strip_suffix("./").unwrap_or(before);
+        let mut rest = after.chars();
+        let is_whole = match rest.next() {
+            // The end of a sentence, or a longer name.
+            Some('.') => !rest.next().is_some_and(goes_on),
+            next => !next.is_some_and(goes_on),
+        };
+        is_whole && !before.ends_with(|c| goes_on(c) || c == '.')
+    })
 }
 
 impl TaskResult {
@@ -131,5 +177,24 @@ impl TaskResult {
             said.push(format!("changed: {}", files.join(", ")));
         }
         format!("[{}; session_id {}]", said.join("; "), self.provenance.session_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// O-15: an answer cites what it names, and not what only begins or ends like it.
+    #[test]
+    fn an_answer_cites_the_sources_that_it_names() {
+        let source = |name: &str| ContextRef::new(ContextRefKind::File, name);
+        let sources = ["src/lib.rs", "lib.rs", "docs/a.md", "https://h/x"].map(source);
+        let said = "See `src/lib.rs:12` and ./docs/a.md. Also (https://h/x).";
+        assert_eq!(cited(said, &sources), [source("src/lib.rs"), source("docs/a.md"), source("https://h/x")]);
+        for other in ["src/lib.rs.bak", "my-src/lib.rs", "src/lib.rs/x", "xsrc/lib.rs", "../src/lib.rs"] {
+            assert!(!names(other, "src/lib.rs"), "{other}");
+        }
+        assert!(names("It is src/lib.rs.", "src/lib.rs") && names("src/lib.rs", "src/lib.rs"));
+        assert_eq!(cited("nothing", &sources), []);
     }
 }

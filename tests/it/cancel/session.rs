@@ -113,11 +113,15 @@ fn turns() -> Vec<Driver> {
         Driver::new(
             "Session::abort_turn",
             go!(w, {
-                let turn = w.session.state().await.unwrap().turn.as_ref().unwrap().id;
-                assert!(w.session.abort_turn(turn, "enough").await.unwrap().recorded);
+                let turn = *w.kept::<Seq>();
+                drop(w.session.abort_turn(turn, "enough").await);
             }),
         )
-        .given(go!(w, w.hold().await))
+        .given(go!(w, {
+            w.hold().await;
+            let turn = w.session.state().await.unwrap().turn.as_ref().unwrap().id;
+            w.keep(turn);
+        }))
         .effect(go!(w, w.aborted()))
         .once(),
         Driver::new(

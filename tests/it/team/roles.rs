@@ -51,6 +51,76 @@ async fn an_agent_that_explores_is_offered_nothing_that_writes() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
+/// O-15, O-18: a result names what the task read, each once, and cites of it what its answer names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_names_its_sources_and_cites_them() {
+    let folder = taped::folder();
+    for file in ["notes.md", "other.md"] {
+        std::fs::write(folder.path().join(file), "text").unwrap();
+    }
+    let read = |file: &str| json!({ "path": file });
+    let calls = Reply::call("read", read("notes.md")).with_call("read", read("./notes.md"));
+    let calls =
+        calls.with_call("read", read("other.md")).with_call("read", read("missing.md")).with_call("ls", json!({}));
+    let model = Arc::new(Scripted::new([
+        child("look", Reply::text("It is in `notes.md:1`, and missing.md would have it too.")).when("\nresult"),
+        child("look", calls),
+    ]));
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model);
+    let runtime = builder.tools(tools::full()).with_tasks().start().await.unwrap();
+    let parent = runtime.create(options(folder.path())).await.unwrap();
+    let child = parent.delegate(TaskRequest::new("explore", "look", "look"), attached()).await.unwrap();
+    let result = soon(child.result()).await.unwrap();
+    let ids = |refs: &[tamtam::session::ContextRef]| refs.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&result.provenance.sources), ["notes.md", "other.md"], "{result:?}");
+    assert_eq!(ids(&result.output.citations), ["notes.md"]);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// O-21: a document, and what is remembered, come as the host has them, as data; what it does not have comes as a name; and a host
+/// that fails refuses the task in words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_given_what_the_host_has_under_a_name() {
+    use tamtam::session::{
+        ContextRef,
+        ContextRefKind::{Doc, File, Memory},
+    };
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new([Reply::text("done"), Reply::text("done")]));
+    let find = |one: ContextRef| -> tamtam::model::BoxFuture<'static, Result<Option<String>, String>> {
+        Box::pin(async move {
+            match one.id.as_str() {
+                "style" => Ok(Some("Short sentences.".to_owned())),
+                "long" => Ok(Some("é".repeat(20_000))),
+                "locked" => Err("it is locked".to_owned()),
+                "broken" => panic!("on purpose"),
+                _ => Ok(None),
+            }
+        })
+    };
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model.clone()).context_refs(find);
+    let runtime = builder.with_tasks().start().await.unwrap();
+    let parent = runtime.create(options(folder.path())).await.unwrap();
+    let mut request = TaskRequest::new("general", "work", "work");
+    request.context_refs =
+        vec![ContextRef::new(Doc, "style"), ContextRef::new(Memory, "long"), ContextRef::new(Memory, "unknown")];
+    let child = parent.delegate(request, attached()).await.unwrap();
+    soon(child.result()).await.unwrap();
+    let said = tamtam::model::transcript(&model.requests()[0]);
+    assert!(said.contains("The document style:\nShort sentences."), "{said}");
+    assert!(said.contains("What is remembered as long, its first 16384 of 40000 bytes:\né"), "{}", &said[..600]);
+    assert!(said.contains("What is remembered as unknown."));
+    for (kind, id, why) in
+        [(Doc, "locked", "it is locked"), (Memory, "broken", "crashed"), (File, "locked", "the file locked")]
+    {
+        let mut request = TaskRequest::new("general", "work", "work");
+        request.context_refs = vec![ContextRef::new(kind, id)];
+        let refused = parent.delegate(request, attached()).await.map(drop).unwrap_err();
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// M-16: each role is sampled as its agent says, whatever its parent has; one that says nothing leaves it to the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_role_is_sampled_as_its_agent_says() {

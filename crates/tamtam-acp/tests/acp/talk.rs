@@ -117,7 +117,10 @@ async fn a_steering_message_that_is_cancelled_says_what_became_of_it() {
     let prompt = client.prompt(&session, "gate").await;
     lab.gate.entered.notified().await;
     let steered = client
-        .send("_session/steering", json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "look there" }] }))
+        .send(
+            "_session/steering",
+            json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "look there" }] }),
+        )
         .await;
     client.tell("$/cancel_request", json!({ "requestId": steered })).await;
     let steered = client.answer(steered).await.unwrap();

@@ -40,7 +40,7 @@ const fn process(setting: Setting) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 25] = [
+pub(super) const ALL: [Setting; 26] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
@@ -72,6 +72,7 @@ pub(super) const ALL: [Setting; 25] = [
     Setting { of_user: true, ..process(setting("store", "a folder", "tamtam in the user's data folder")) },
     Setting { of_user: true, ..process(setting("redact", "true or false", "true")) },
     Setting { of_user: true, ..setting("instructions", "a list of files", "none") },
+    process(setting("web_fetch", "true or false", "false")),
     process(setting("planning", "true or false", "false")),
     process(setting("read_loop", "true or false", "false")),
     process(setting("durability", "process or power", "process")),
@@ -142,6 +143,7 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
             }
             Ok(is_silent)
         }
+        "web_fetch" => fill(&mut turn.web_fetch, text.parse().map_err(|_| format!("{text:?} is neither"))?),
         "planning" => fill(&mut turn.planning, text.parse().map_err(|_| format!("{text:?} is neither"))?),
         "read_loop" => fill(&mut turn.read_loop, text.parse().map_err(|_| format!("{text:?} is neither"))?),
         "durability" => {
@@ -218,6 +220,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
             let files: Vec<_> = turn.instructions.iter().map(|file| file.display().to_string()).collect();
             (!files.is_empty()).then(|| files.join(", "))
         }
+        "web_fetch" => turn.web_fetch.map(|is| is.to_string()),
         "planning" => turn.planning.map(|is| is.to_string()),
         "read_loop" => turn.read_loop.map(|is| is.to_string()),
         "durability" => turn.durability.map(|survives| match survives {

@@ -17,12 +17,13 @@ use std::{
 use tamtam::{
     EventStream, ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     hook::{Planning, ReadLoop},
+    model::HttpOptions,
     permission::{Rule, Ruleset},
     runtime::{Agent, Builder, InstructionFiles},
     session::{AgentChoice, Budget, Open, Scope, State},
     tape::{Durability, TapeError},
     tool::SandboxTerms,
-    tools::process::SandboxLevel,
+    tools::{WebFetch, process::SandboxLevel},
 };
 use tamtam_mcp::Servers;
 
@@ -356,9 +357,7 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
             settings.model.clone_from(model);
         }
         if let Some(rules) = &rules {
-            // The agent's own rules stay: what it denies is not undone by a profile.
-            let of_agent = settings.rules.iter().take_while(|layer| layer.name.starts_with("agent ")).cloned();
-            settings.rules = of_agent.chain(rules.iter().cloned()).collect();
+            settings.choose_rules(rules.iter().cloned());
         }
         if let Some(granted) = &granted {
             settings.granted.clone_from(granted);
@@ -390,7 +389,7 @@ async fn start(
     let Choice { model, key_from, base_url, takes, found, .. } = &choice;
     let (key_from, base_url, found) = (key_from.clone(), base_url.clone(), found.clone());
     let hints = Hints { key_from, base_url, takes: *takes, found, model: model.clone() };
-    let runtime = builder(store, choice, given, host, environment).without_auto_resume().start().await?;
+    let runtime = builder(store, choice, given, host, environment)?.without_auto_resume().start().await?;
     Ok((runtime, hints))
 }
 
@@ -401,7 +400,7 @@ pub(crate) fn builder(
     given: &TurnArguments,
     host: Builder,
     environment: &Environment,
-) -> Builder {
+) -> Result<Builder, Failure> {
     let Choice { models, model, .. } = choice;
     let durability = match given.durability {
         None | Some(Survives::Process) => Durability::Process,
@@ -412,10 +411,23 @@ pub(crate) fn builder(
         host.store(store).durability(durability).prices(prices).models(models, model).watch(Environment::watch());
     // Before the one that takes keys out, which sees what the hints quote.
     let builder = with_instructions(with_hints(builder, given), given, environment);
+    let builder = match given.web_fetch {
+        Some(true) => builder.tool(web_fetch(given.model.network.options(environment)?)),
+        _ => builder,
+    };
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back()).faults(environment.faults());
-    builder
+    Ok(builder)
+}
+
+/// The tool that reads pages. Behind a proxy it is the proxy that looks names up, so it says what is reached: all goes through it.
+fn web_fetch(mut options: HttpOptions) -> WebFetch {
+    if options.proxies.http.is_none() && options.proxies.https.is_none() {
+        return WebFetch::new(options);
+    }
+    options.proxies.except.clear();
+    WebFetch::anywhere(options)
 }
 
 /// The files whose text joins the system prompt of a new session.

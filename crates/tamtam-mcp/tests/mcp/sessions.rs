@@ -1,14 +1,20 @@
 //! Servers in whole turns: questions to people, rules, sizes, and tools that come and go.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tamtam::{
-    EventKind, EventStream, Outcome, Seq, Session,
-    model::{Item, Reply, Request, ScriptBy, Scripted},
+    EventKind, EventStream, Outcome, Runtime, Seq, Session,
+    hook::{Hook, HookCall, HookContext, Outgoing, Verdict},
+    model::{BoxFuture, Item, Reply, Request, ScriptBy, Scripted},
+    ops::replay::Replay,
     permission::{Action, Profile, Rule, Ruleset},
+    runtime::{Builder, Skill, Skills},
     session::{Grant, Next},
+    tape::{Store, StoreOptions, TapeAccess},
 };
 
-use crate::lab::{Lab, PATIENCE, hostile, until};
+use crate::lab::{Lab, PATIENCE, everything, hostile, until};
 
 /// A runtime with one hostile server of this mode, and a model that calls one of its tools and then says that it is done.
 async fn calling(mode: &str, tool: &str, arguments: Value) -> (Lab, Scripted) {
@@ -139,5 +145,56 @@ async fn a_session_has_the_tools_that_a_server_has_now() {
         model.requests().iter().map(|request| names(request).into_iter().map(str::to_owned).collect()).collect();
     assert_eq!((&offered[0], offered.last().unwrap()), (&vec![], &vec!["mcp_bad_after".to_owned()]));
     following.abort();
+    lab.end().await;
+}
+
+/// Puts a reminder behind each request, and rewrites what `echo` is told.
+struct Rewrites;
+
+impl Hook for Rewrites {
+    fn name(&self) -> &str {
+        "rewrites"
+    }
+
+    fn sees_requests(&self) -> bool {
+        true
+    }
+
+    fn before_call<'a>(&'a self, call: &'a HookCall) -> BoxFuture<'a, Verdict> {
+        let is_first = call.arguments == json!({"message": "first"});
+        Box::pin(async move { if is_first { Verdict::Rewrite(json!({"message": "second"})) } else { Verdict::Pass } })
+    }
+
+    fn on_context<'a>(&'a self, _: &'a HookContext, mut request: Outgoing) -> BoxFuture<'a, Outgoing> {
+        request.reminders.push("Keep it short.".to_owned());
+        Box::pin(async { request })
+    }
+}
+
+/// Extensions 6: the tape of a session that called a server, used a skill and had its requests and calls changed by a hook replays byte
+/// for byte where there is no server, no skill and no hook.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tape_of_extensions_replays_without_any_of_them() {
+    let lab = Lab::new([everything("all")]).await;
+    assert_eq!(lab.list().await.error, None);
+    let skills = Skills::default().with([Skill::new("brief", "Says less.", "Say less than before.").unwrap()]);
+    let calls = Reply::call("mcp_all_echo", json!({"message": "first"})).with_call("skill", json!({"name": "brief"}));
+    let model = Arc::new(Scripted::new([calls, Reply::text("Done.")]));
+    let builder = Runtime::builder().store(lab.folder.path().join("second")).model(model.clone());
+    let builder = lab.servers.tools().into_iter().fold(builder, Builder::tool).tool(skills.tool()).hook(Rewrites);
+    let runtime = builder.start().await.unwrap();
+    let session = runtime.create(lab.options()).await.unwrap();
+    session.prompt("Go.").await.unwrap().wait().await.unwrap();
+    let said = tamtam::model::transcript(&model.requests()[1]);
+    assert!(said.contains("Echo: second") && said.contains("Say less than before."), "{said}");
+    let id = session.id().clone();
+    assert!(runtime.shutdown().await.is_empty());
+    let options = StoreOptions::default().access(TapeAccess::Read);
+    let store = Store::open(lab.folder.path().join("second"), options).unwrap();
+    let steps: Vec<_> = Replay::open(&store, &id).unwrap().flat_map(|step| step.recorded).collect();
+    for kind in ["prepared", "call_gated", "result"] {
+        assert!(steps.iter().any(|(_, recorded)| recorded == kind), "{kind}: {steps:?}");
+    }
+    assert_eq!(Replay::open(&store, &id).unwrap().first_difference(), None);
     lab.end().await;
 }

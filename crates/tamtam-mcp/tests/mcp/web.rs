@@ -132,7 +132,10 @@ async fn a_request_carries_session_version_and_the_headers_of_the_host() {
     let lab = Lab::new([config]).await;
     assert_eq!(lab.list().await.error, None);
     assert_eq!(lab.figures("web").protocol, "2025-03-26", "an older version is agreed on");
-    let said: Value = serde_json::from_str(&lab.call("mcp_web_headers", json!({})).await.content).unwrap();
+    // A tool that repeats a header in a good answer brings it to nobody.
+    let repeated = lab.call("mcp_web_headers", json!({})).await;
+    assert!(repeated.content.contains("Bearer [redacted]"), "{repeated:?}");
+    let said = listening.seen().await["headers"].clone();
     for (name, value) in [
         ("authorization", "Bearer sk-CANARY"),
         ("x-fresh", "new"),
@@ -142,7 +145,7 @@ async fn a_request_carries_session_version_and_the_headers_of_the_host() {
     ] {
         assert_eq!(said[name], value, "{said}");
     }
-    let shown = format!("{:?} {:?}", lab.servers.figures("web"), lab.runtime.tree());
+    let shown = format!("{repeated:?} {:?} {:?}", lab.servers.figures("web"), lab.runtime.tree());
     assert!(!shown.contains("CANARY"), "{shown}");
     lab.end().await;
     assert_eq!(listening.seen().await["deletes"], 1);

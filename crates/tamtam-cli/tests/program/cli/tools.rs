@@ -172,7 +172,9 @@ fn a_call_cannot_read_the_keys_of_the_host() {
     let seen = json!({"name": "bash", "input": {"command": "env; cat /proc/$PPID/environ; echo looked"}});
     let model = lab.script(json!([{"calls": [seen]}, {"expect": ["looked"], "text": "done"}]));
     let program = lab.path("tamtam");
-    std::fs::copy(env!("CARGO_BIN_EXE_tamtam"), &program).unwrap();
+    // By a process of its own: a program that this one has written may still be open in a child that another test is just starting.
+    let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_tamtam")).arg(&program).status().unwrap();
+    assert!(copied.success());
     let usual = lab.command(&["run", "--session", "s", "--permission", "auto", "--model", &model, "go"]);
     let mut command = std::process::Command::new(&program);
     command.args(usual.get_args()).current_dir(lab.path("work")).env_clear();
@@ -192,4 +194,23 @@ fn a_call_cannot_read_the_keys_of_the_host() {
     let result = tape.iter().find(|entry| entry["kind"] == "result").unwrap();
     assert!(result.to_string().contains("Permission denied"), "{result}");
     assert!(!tape.iter().any(|entry| entry.to_string().contains(CANARY)), "{tape:?}");
+}
+
+/// E-14: pages of the web are read where the user switched that on, and then from public addresses alone.
+#[test]
+fn pages_are_read_where_they_are_switched_on() {
+    let lab = Lab::new();
+    let run = |arguments: &[&str], expect: &str| {
+        let call = json!({"name": "web_fetch", "input": {"url": "http://localhost:9/"}});
+        let model = lab.script(json!([{"calls": [call]}, {"expect": [expect], "text": "done"}]));
+        let given = ["run", "--model", &model, "--permission", "auto"];
+        lab.run(&[&given[..], arguments, &["go"]].concat())
+    };
+    let off = run(&[], "web_fetch");
+    assert_eq!((off.code, off.stdout.trim()), (0, "done"), "{}", off.stderr);
+    let on = run(&["--web-fetch"], "localhost has no public address");
+    assert_eq!((on.code, on.stdout.trim()), (0, "done"), "{}", on.stderr);
+    lab.put("home/.config/tamtam/config.toml", "web_fetch = true\n");
+    assert_eq!(run(&[], "localhost has no public address").code, 0);
+    assert_eq!(run(&["--proxy", "http://127.0.0.1:9"], "failed to connect").code, 0);
 }
