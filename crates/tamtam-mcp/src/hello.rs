@@ -3,7 +3,7 @@
 //! Servers of four versions answer `initialize`. One of 2026-07-28 alone refuses it, and is asked `server/discover`; each request
 //! then carries version and client. Asking in this order costs the many one round trip, and the new ones two.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -91,13 +91,26 @@ fn read(version: &str, info: &Value, capabilities: &Value) -> Hello {
     Hello { version: version.to_owned(), server, has_tools: !capabilities["tools"].is_null() }
 }
 
-/// Lists the tools as the server has them, in its order.
-pub(crate) async fn tools(connection: &Connection) -> Result<Vec<Value>, RequestError> {
+/// What a server has listed.
+pub(crate) struct Listing {
+    /// Its tools, in its order.
+    pub(crate) tools: Vec<Value>,
+    /// How long that holds, as far as the server says so (`ttlMs`): the shortest of its pages.
+    pub(crate) holds: Option<Duration>,
+}
+
+/// Lists the tools of a server.
+pub(crate) async fn tools(connection: &Connection) -> Result<Listing, RequestError> {
     let (mut tools, mut params, mut seen) = (Vec::new(), json!({}), BTreeSet::new());
+    let mut holds: Option<Duration> = None;
     for _ in 0..PAGES_MAX {
         let mut page = connection.request("tools/list", params, None).await?;
         if let Value::Array(more) = page["tools"].take() {
             tools.extend(more);
+        }
+        if let Some(ms) = page["ttlMs"].as_u64() {
+            let page = Duration::from_millis(ms);
+            holds = Some(holds.map_or(page, |holds| holds.min(page)));
         }
         let next = page["nextCursor"].as_str().map(str::to_owned);
         // A cursor that comes again would come for ever.
@@ -107,7 +120,7 @@ pub(crate) async fn tools(connection: &Connection) -> Result<Vec<Value>, Request
         }
     }
     tools.truncate(LISTED_MAX);
-    Ok(tools)
+    Ok(Listing { tools, holds })
 }
 
 #[cfg(test)]
@@ -182,7 +195,7 @@ mod tests {
             Ok(json!({"tools": [{"name": "x"}], "nextCursor": next}))
         };
         let tools = tokio::select! {
-            tools = tools(&connection) => tools.unwrap(),
+            listing = tools(&connection) => listing.unwrap().tools,
             () = play(connection.clone(), lines, answer) => unreachable!("the connection stays"),
         };
         assert_eq!(tools.len(), 3, "without a cursor, a, b");

@@ -22,7 +22,10 @@ use tamtam::{
     supervisor::{ChildContext, ChildSpec, Start},
     tools::process::{Process, Processes},
 };
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
 
 use crate::{
     config::Transport,
@@ -34,8 +37,10 @@ use crate::{
     stdio,
 };
 
-/// The least time between two lists, however often the server says that its tools have changed.
+/// The least time between two lists, however often the server says that its tools have changed, and however short its list holds.
 const LIST_PAUSE: Duration = Duration::from_secs(1);
+/// A list that holds longer than that holds as long as the server is up.
+const HOLDS_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why an incarnation ended.
 #[derive(Debug, thiserror::Error)]
@@ -245,10 +250,10 @@ async fn talk(server: &Server, connection: &Arc<Connection>, cx: &ChildContext) 
     let limit = server.config.start_limit;
     let greeted = timeout(limit, async {
         let hello = hello(connection).await?;
-        let offer = if hello.has_tools { list(server, connection).await? } else { Offer::default() };
-        Ok::<_, Why>((hello, offer))
+        let listed = if hello.has_tools { list(server, connection).await? } else { (Offer::default(), None) };
+        Ok::<_, Why>((hello, listed))
     });
-    let (hello, mut known) = greeted.await.map_err(|_| Why::Slow(limit))??;
+    let (hello, (mut known, mut stale)) = greeted.await.map_err(|_| Why::Slow(limit))??;
     let offered = |offer: &Offer| Offer { tools: offer.tools.clone(), refused: offer.refused.clone() };
     server.offers(hello.clone(), offered(&known));
     server.is_up(connection);
@@ -258,8 +263,13 @@ async fn talk(server: &Server, connection: &Arc<Connection>, cx: &ChildContext) 
             () = server.unused() => if server.rests(connection) {
                 return Ok(Rest::Unused);
             },
+            () = at(stale) => {
+                connection.tools_changed.notify_one();
+                stale = None;
+            }
             () = connection.tools_changed.notified() => {
-                let now = timeout(limit, list(server, connection)).await.map_err(|_| Why::Slow(limit))??;
+                let (now, next) = timeout(limit, list(server, connection)).await.map_err(|_| Why::Slow(limit))??;
+                stale = next;
                 if now != known {
                     server.offers(hello.clone(), offered(&now));
                     known = now;
@@ -270,7 +280,17 @@ async fn talk(server: &Server, connection: &Arc<Connection>, cx: &ChildContext) 
     }
 }
 
-async fn list(server: &Server, connection: &Connection) -> Result<Offer, Why> {
-    let listed = tools(connection).await.map_err(Why::List)?;
-    Ok(offer(&server.config, &listed))
+/// What the server offers, and when it has to be asked again.
+async fn list(server: &Server, connection: &Connection) -> Result<(Offer, Option<Instant>), Why> {
+    let listing = tools(connection).await.map_err(Why::List)?;
+    let holds = listing.holds.filter(|holds| *holds <= HOLDS_MAX);
+    Ok((offer(&server.config, &listing.tools), holds.map(|holds| Instant::now() + holds.max(LIST_PAUSE))))
+}
+
+/// Resolves at that moment; never without one.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }

@@ -12,6 +12,7 @@ const tool = (name, more = {}) => ({ name, description: `The tool ${name}.`, inp
 const cancelled = [];
 let asked = null;
 let calls = 0;
+let lists = 0;
 
 const tools = () => {
   switch (mode) {
@@ -26,6 +27,8 @@ const tools = () => {
         { name: 7 },
         null,
       ];
+    case "fleeting":
+      return [tool(lists === 1 ? "pid" : "echo")];
     case "rename":
       return [tool(calls === 0 ? "before" : "after")];
     default:
@@ -116,7 +119,8 @@ const handle = ({ id, method, params, result }) => {
     case "server/discover":
       return say({ id, result: { resultType: "complete", supportedVersions: ["2026-07-28"], ...known } });
     case "tools/list":
-      return say({ id, result: { tools: tools() } });
+      lists += 1;
+      return say({ id, result: { tools: tools(), ...(mode === "fleeting" ? { ttlMs: 1 } : {}) } });
     case "tools/call":
       return call(id, params);
     default:

@@ -107,6 +107,23 @@ async fn a_tool_renamed_between_list_and_call_is_an_error_and_the_new_one_is_off
     lab.end().await;
 }
 
+/// A list holds no longer than its server says, and is asked for again without a word from it: each second at most.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_holds_for_a_moment_is_asked_for_again() {
+    let lab = lab("fleeting", |config| config).await;
+    let mut changes = lab.servers.changes();
+    if lab.list().await.tools == ["mcp_bad_pid"] {
+        let changed = async {
+            while lab.list().await.tools != ["mcp_bad_echo"] {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, changed).await.unwrap();
+    }
+    assert_eq!(lab.call("mcp_bad_echo", json!({})).await.content, "{}");
+    lab.end().await;
+}
+
 /// 200 tools, names with control characters, a schema of a megabyte, a description that gives orders: refused or fenced, each with a
 /// sentence, and the other tools are offered.
 #[tokio::test(flavor = "multi_thread")]
