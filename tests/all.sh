@@ -12,31 +12,21 @@ mkdir -p "$results"
 status=0
 broken=0
 
-# The mock server that we did not write (npm, pinned by a lock file).
-if ! (cd tests/aimock && npm ci --no-audit --no-fund --loglevel=error); then
-  echo "failed to install the mock server: node and npm are needed" >&2
-  exit 1
-fi
-
-# The browser of the page's test, and what judges the page in it (npm, pinned by a lock file).
+# What others made, from npm, pinned by lock files: the mock server, the browser of the page's test and what judges the page in it, the
+# MCP servers, and the clients of the Agent Client Protocol with its schema. Installed at once: it is the network that they wait for.
 page=crates/tamtam-server/tests/page
-if ! (cd "$page" && npm ci --no-audit --no-fund --loglevel=error); then
-  echo "failed to install the browser: node and npm are needed" >&2
-  exit 1
-fi
-
-# The MCP servers of others (npm, pinned by a lock file).
-if ! (cd crates/tamtam-mcp/tests/npm && npm ci --no-audit --no-fund --loglevel=error); then
-  echo "failed to install the MCP servers: node and npm are needed" >&2
-  exit 1
-fi
-
-# The clients of the Agent Client Protocol of others, and its schema (npm, pinned by a lock file).
 judges=crates/tamtam-acp/tests/judges
-if ! (cd "$judges" && npm ci --no-audit --no-fund --loglevel=error); then
-  echo "failed to install the clients of the Agent Client Protocol: node and npm are needed" >&2
-  exit 1
-fi
+installs=()
+for folder in tests/aimock "$page" crates/tamtam-mcp/tests/npm "$judges"; do
+  (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error) &
+  installs+=("$!")
+done
+for install in "${installs[@]}"; do
+  if ! wait "$install"; then
+    echo "failed to install what the tests need from npm: node and npm are needed" >&2
+    exit 1
+  fi
+done
 
 # run NAME COMMAND…: runs one part, keeps its output, and goes on. A part that fails without a failed test of its own (it did not
 # build, it broke off) counts as one failure.
@@ -55,6 +45,26 @@ run() {
       broken=$((broken + 1))
     fi
   fi
+}
+
+# beside NAME COMMAND…: begins one part, which shares neither a target folder nor a port with those that run meanwhile.
+# joined NAME: waits for it, and counts it as `run` does.
+beside() {
+  local name=$1
+  shift
+  (
+    code=0
+    "$@" >"$results/$name.beside" 2>&1 || code=$?
+    echo "$code" >"$results/$name.code"
+  ) &
+}
+joined() {
+  run "$1" ended "$results/$1"
+}
+ended() {
+  while [ ! -s "$1.code" ]; do sleep 0.5; done
+  cat "$1.beside"
+  return "$(cat "$1.code")"
 }
 
 # Many tests wait: for a process, a disk, a moment. More threads than cores let others run meanwhile.
@@ -79,12 +89,14 @@ run wire bash tests/wire/run.sh
 run editors node "$judges/run.mjs" target/debug/tamtam
 # What is exported, read by a collector's protobuf and by Prometheus' parser.
 run telemetry bash tests/telemetry/run.sh
+# The public API, how many crates a host takes on, and which Rust. The compiler of one crate is one thread for long, so these build
+# beside the hosts, in other target folders.
+beside api python3 tests/api.py
 # A host with crates of its own, built with us and without.
 run hosts bash tests/hosts/run.sh
 # A new program that follows the README.
 run first-hour bash tests/first_hour.sh
-# The public API, how many crates a host takes on, and which Rust.
-run api python3 tests/api.py
+joined api
 run weight python3 tests/weight.py
 # The benches, short and unmeasured: that they still run to their end.
 run bench-step cargo_test --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
