@@ -72,6 +72,8 @@ mod skills;
 mod soak;
 mod steered;
 mod storm;
+#[cfg(feature = "http")]
+mod strict;
 mod support;
 mod swapped;
 mod sweep;
