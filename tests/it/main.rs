@@ -12,6 +12,8 @@ mod cancel;
 mod circles;
 mod compaction;
 mod crash_points;
+#[cfg(feature = "http")]
+mod crossed;
 mod data;
 #[cfg(feature = "sqlite")]
 mod deleted;

@@ -106,7 +106,8 @@ fn take(part: &Value, draft: &mut Draft<'_>) -> Result<(), ModelError> {
 fn finish_of(reason: &str, message: &Value, draft: &Draft<'_>) -> Result<Finish, ModelError> {
     let has_calls = draft.assembly.parts.iter().any(|part| matches!(part, AnswerPart::Call { .. }));
     Ok(match reason {
-        "STOP" if has_calls => Finish::ToolCalls,
+        // The second is that of servers in Gemini's place.
+        "STOP" | "FUNCTION_CALL" if has_calls => Finish::ToolCalls,
         "STOP" => Finish::Stop,
         "MAX_TOKENS" => Finish::Length,
         "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "LANGUAGE" => Finish::ContentFilter,
