@@ -23,6 +23,8 @@ mod engines;
 #[cfg(feature = "tools")]
 mod examples;
 mod face;
+#[cfg(feature = "http")]
+mod faults;
 mod files;
 mod forks;
 mod formats;
