@@ -45,9 +45,10 @@
 //!
 //! | feature | on by default | brings |
 //! |---|---|---|
-//! | `http` | yes | both wires: `openai` and `anthropic` |
-//! | `openai` | by `http` | OpenAI's Chat Completions: `model::Api::OpenAiChat`, and the providers that speak it |
+//! | `http` | yes | all wires: `openai`, `anthropic` and `gemini` |
+//! | `openai` | by `http` | OpenAI's Chat Completions, and the providers that speak it, and OpenAI's Responses: `model::Api::OpenAiChat`, `model::Api::OpenAiResponses` |
 //! | `anthropic` | by `http` | Anthropic's Messages: `model::Api::AnthropicMessages`, and the provider that speaks it |
+//! | `gemini` | by `http` | Gemini's own API: `model::Api::GeminiGenerateContent` |
 //! | `sqlite` | yes | the derived index of the tape: search, and lists that need no reading of tapes |
 //! | `tools` | yes | the seven file and shell tools, and restoring files (Unix) |
 //! | `shell-policy` | no | rules judge a shell command by its syntax tree; without it only by its exact text |

@@ -11,7 +11,7 @@
 //! [`ErrorKind::Truncated`], and never an answer.
 //!
 //! A *wire* is the client code for one provider's format: it renders requests and reads streams. The wires are behind features:
-//! `openai` and `anthropic`, each with what they share; `http` is both.
+//! `openai` (Chat Completions and Responses), `anthropic` and `gemini`, each with what they share; `http` is all of them.
 //!
 //! A change must keep this: no public signature names a type of the HTTP crate, and nothing in this room knows an actor or reads
 //! the environment.
@@ -27,37 +27,45 @@ mod secret;
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(any(feature = "openai", feature = "gemini"))]
+mod attached;
+#[cfg(feature = "_wire")]
 mod body;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod catalogue;
+#[cfg(any(feature = "openai", feature = "gemini"))]
+mod counted;
 #[cfg(all(test, feature = "http"))]
 mod crossing;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod endpoint;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod failure;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "gemini")]
+mod gemini;
+#[cfg(feature = "_wire")]
 mod http;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod image;
 #[cfg(feature = "openai")]
 mod openai;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod pairs;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod pieces;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod redact;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "openai")]
+mod responses;
+#[cfg(feature = "_wire")]
 mod router;
-#[cfg(all(test, any(feature = "openai", feature = "anthropic")))]
+#[cfg(all(test, feature = "_wire"))]
 pub(crate) mod samples;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod schema;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 pub(crate) mod sse;
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 mod wire;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -73,7 +81,7 @@ pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolR
 pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;
 
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
     endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect},

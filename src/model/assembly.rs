@@ -1,4 +1,4 @@
-//! Puts the pieces of an answer together while it arrives. Both wires and the scripted model use it.
+//! Puts the pieces of an answer together while it arrives. The wires and the scripted model use it.
 //!
 //! Every piece that is shown goes to the deltas (the receiver of the stream) first, so a cut-off answer loses none. Each call gets
 //! an id that no other call of the answer and of the request's history has, and an answer has at most 1,024 calls.
@@ -30,23 +30,20 @@ pub(crate) struct Assembly<'a> {
     halves: Option<(usize, Halves)>,
 }
 
-#[cfg_attr(
-    not(any(feature = "openai", feature = "anthropic")),
-    allow(dead_code, reason = "the scripted model needs less than the wires")
-)]
+#[cfg_attr(not(feature = "_wire"), allow(dead_code, reason = "the scripted model needs less than the wires"))]
 impl<'a> Assembly<'a> {
     /// An empty answer. `history` is that of the request; call ids are made unique within it.
     pub(crate) fn new(history: &History, deltas: &'a mut dyn Deltas) -> Assembly<'a> {
         Assembly { parts: Vec::new(), deltas, ids: CallIds::new(history), calls: 0, thinking: false, halves: None }
     }
 
-    /// More text. Text that follows text continues it.
+    /// More text. Text that follows text continues it, unless a provider has put something next to that.
     pub(crate) fn text(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
         self.end_reasoning();
-        if !matches!(self.parts.last(), Some(AnswerPart::Text { .. })) {
+        if !matches!(self.parts.last(), Some(AnswerPart::Text { extra: None, .. })) {
             self.parts.push(AnswerPart::Text { text: String::new(), extra: None });
         }
         self.add(self.parts.len() - 1, text);
@@ -122,7 +119,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// Adds a thought that is not shown, whole.
-    #[cfg(feature = "anthropic")]
+    #[cfg(any(feature = "anthropic", feature = "gemini"))]
     pub(crate) fn hidden_reasoning(&mut self, extra: crate::words::message::Extra) {
         self.end_reasoning();
         let now = Millis::now();

@@ -1,5 +1,5 @@
-//! What the request bodies of both wires share: their beginning, the host's options, and which extras of an answer go back to which
-//! provider.
+//! What the request bodies of the wires share: their beginning, the host's options, the turns of the speakers, and which extras of an
+//! answer go back to which provider.
 //!
 //! An extra is a value that a provider gave with a part of an answer and wants back as it was. The functions read and change
 //! nothing but their arguments. The fields are in a fixed order, so that equal requests have equal bytes and providers' caches
@@ -9,7 +9,6 @@
 //! A change must keep the order of the fields; that options never replace the fields of `OWN_FIELDS`, which decide what is sent,
 //! nor a `tool_choice` of the library; and that an extra goes only to the provider and API that it came from.
 
-#[cfg(feature = "openai")]
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -17,14 +16,26 @@ use super::{Endpoint, Params, pieces::write_json};
 use crate::words::message::Extra;
 
 /// Fields that the library sets alone: options cannot replace them.
-const OWN_FIELDS: &[&str] = &["model", "messages", "stream", "tools", "system"];
+const OWN_FIELDS: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "tools",
+    "system",
+    "input",
+    "instructions",
+    "contents",
+    "systemInstruction",
+    // Put together with the host's by the one wire that has it.
+    "generationConfig",
+];
 
 /// The beginning of a body: the model, `stream`, and the plain fields in a fixed order. First the given fields, then the sampling
-/// parameters that both APIs name alike, then the options by name. An option replaces a field of the same name, except
-/// `OWN_FIELDS` and a `tool_choice` that is among the given fields.
+/// parameters, then the options by name. An option replaces a field of the same name, except `OWN_FIELDS` and a `tool_choice` that is
+/// among the given fields.
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 pub(crate) fn begin(model: &str, params: &Params, mut fields: Vec<(String, Value)>) -> Vec<u8> {
-    let sampling = [("temperature", params.temperature), ("top_p", params.top_p)];
-    fields.extend(sampling.into_iter().filter_map(|(name, value)| Some((name.to_owned(), short_float(value?)))));
+    fields.extend(sampling(params, ["temperature", "top_p"]));
     let mut out = Vec::with_capacity(4096);
     out.extend_from_slice(b"{\"model\":");
     write_json(&mut out, model);
@@ -38,8 +49,28 @@ pub(crate) fn begin(model: &str, params: &Params, mut fields: Vec<(String, Value
     out
 }
 
+/// The sampling parameters that are set, under these names.
+pub(crate) fn sampling(params: &Params, names: [&str; 2]) -> impl Iterator<Item = (String, Value)> {
+    let values = [params.temperature, params.top_p];
+    names.map(str::to_owned).into_iter().zip(values).filter_map(|(name, value)| Some((name, short_float(value?))))
+}
+
+/// The turns of a conversation, for the APIs that want one of each speaker at a time: the speaker and the fragments.
+#[cfg(any(feature = "anthropic", feature = "gemini"))]
+pub(crate) type Turns = Vec<(&'static str, Vec<Bytes>)>;
+
+/// Adds fragments to the turn of that speaker, or begins one.
+#[cfg(any(feature = "anthropic", feature = "gemini"))]
+pub(crate) fn add(turns: &mut Turns, speaker: &'static str, fragments: Bytes) {
+    match turns.last_mut() {
+        _ if fragments.is_empty() => {}
+        Some((newest, before)) if *newest == speaker => before.push(fragments),
+        _ => turns.push((speaker, vec![fragments])),
+    }
+}
+
 /// A value as JSON, for a fragment.
-#[cfg(feature = "openai")]
+#[cfg(any(feature = "openai", feature = "gemini"))]
 pub(crate) fn to_json(value: &impl serde::Serialize) -> Bytes {
     let mut out = Vec::new();
     write_json(&mut out, value);
@@ -52,7 +83,7 @@ fn short_float(value: f32) -> Value {
 }
 
 /// The fields with the host's options put over them.
-fn with_options(mut fields: Vec<(String, Value)>, options: &Value) -> Vec<(String, Value)> {
+pub(crate) fn with_options(mut fields: Vec<(String, Value)>, options: &Value) -> Vec<(String, Value)> {
     for (name, value) in options.as_object().into_iter().flatten() {
         match fields.iter_mut().find(|(field, _)| field == name) {
             _ if OWN_FIELDS.contains(&name.as_str()) => {}

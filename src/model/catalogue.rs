@@ -11,10 +11,11 @@
 #[cfg(feature = "openai")]
 use std::time::Duration;
 
+#[cfg(feature = "openai")]
+use super::MaxTokensField;
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 use super::ReasoningBack;
 use super::{Api, ModelLimits, Price, Quirks, known_price};
-#[cfg(feature = "openai")]
-use super::{MaxTokensField, SchemaDialect};
 
 /// A provider that is known by name.
 #[derive(Clone, Copy, Debug)]
@@ -121,14 +122,14 @@ pub const PROVIDERS: &[KnownProvider] = &[
     #[cfg(feature = "openai")]
     openai_compatible("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL")
         .with(reasoning(ReasoningBack::Details)),
-    #[cfg(feature = "openai")]
-    openai_compatible(
+    #[cfg(feature = "gemini")]
+    known(
         "gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
+        Api::GeminiGenerateContent,
+        "https://generativelanguage.googleapis.com/v1beta",
         &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         "GEMINI_BASE_URL",
-    )
-    .with(Quirks { schema: SchemaDialect::Gemini, ..Quirks::NONE }),
+    ),
     #[cfg(feature = "openai")]
     KnownProvider {
         needs_key: false,
@@ -201,6 +202,17 @@ pub fn known_limits(model: &str) -> ModelLimits {
     }
 }
 
+/// The beginnings of the names of OpenAI's models that do not think. Asked for encrypted thoughts, they refuse the request.
+#[cfg(feature = "openai")]
+const THOUGHTLESS: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-"];
+
+/// Whether a model may be asked for its thoughts; one of an unknown name may. A leading `vendor/` is ignored.
+#[cfg(feature = "openai")]
+pub(super) fn thinks(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    !THOUGHTLESS.iter().any(|beginning| name.starts_with(beginning))
+}
+
 /// The context of an unknown model, in tokens. With the smallest reserve kept free, 100,000 tokens may be used before compaction
 /// begins; this bound is for unknown models only.
 const UNKNOWN_CONTEXT: u64 = 116_384;
@@ -218,7 +230,7 @@ pub(super) fn price_at(provider: &str, base_url: &str, model: &str) -> Option<Pr
 mod tests {
     use super::*;
 
-    /// W-01: the seven providers of the design, by two wire formats.
+    /// W-01: the seven providers of the design.
     #[test]
     fn the_seven_providers_are_known() {
         for name in ["deepseek", "openai", "anthropic", "groq", "zhipu", "qwen", "moonshot"] {

@@ -18,9 +18,13 @@ use super::{
 };
 use crate::words::message::{Extra, Part};
 
+/// The providers of these tests: one of each wire, and one more that speaks Chat Completions.
+const PROVIDERS: [&str; 5] = ["openai", "deepseek", "responses", "anthropic", "gemini"];
+
 fn endpoint(provider: &str) -> Endpoint {
-    let known = Provider::known(provider).unwrap();
-    let mut endpoint = Endpoint::new(known.api, provider, "http://h", "m");
+    let (name, api) = if provider == "responses" { ("openai", Some(Api::OpenAiResponses)) } else { (provider, None) };
+    let known = Provider::known(name).unwrap();
+    let mut endpoint = Endpoint::new(api.unwrap_or(known.api), name, "http://h", "m");
     endpoint.quirks = known.quirks;
     endpoint.quirks.auto_cache = false;
     endpoint
@@ -31,7 +35,8 @@ fn told(provider: &str, items: &[Item]) -> Value {
     let endpoint = endpoint(provider);
     let request = Request::new(items.iter().cloned().collect());
     let body: Value = serde_json::from_slice(&body(&endpoint, &rendering(&endpoint), &request)).unwrap();
-    body["messages"].clone()
+    let said = ["messages", "input", "contents"].into_iter().find_map(|name| body.get(name));
+    said.unwrap().clone()
 }
 
 fn call(id: &str, name: &str) -> AnswerPart {
@@ -39,17 +44,17 @@ fn call(id: &str, name: &str) -> AnswerPart {
 }
 
 /// CROSS-001, CROSS-004, CROSS-ERR-002: the messages of one provider are as many for another, in their order, and none are none
-/// (but Anthropic takes no empty list, so it gets a line that the conversation begins); with the same provider they are what they
-/// were.
+/// (but most take no empty list, so they get a line that the conversation begins); with the same provider they are what they were.
 #[test]
 fn a_conversation_has_as_many_messages_for_another_provider() {
     let items = [user("one"), answer(vec![text("two")]), user("three"), answer(vec![text("four")]), user("five")];
     let roles = ["user", "assistant", "user", "assistant", "user"];
-    for provider in ["deepseek", "openai", "anthropic", "gemini"] {
+    for provider in PROVIDERS {
         for count in [0, 3, 5] {
             let messages = told(provider, &items[..count]);
-            let told: Vec<_> = messages.as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
-            let least = usize::from(provider == "anthropic");
+            let role = |message: &Value| message["role"].as_str().unwrap().replace("model", "assistant");
+            let told: Vec<_> = messages.as_array().unwrap().iter().map(role).collect();
+            let least = usize::from(!matches!(provider, "openai" | "deepseek"));
             assert_eq!(told, roles[..count.max(least)], "{provider}");
         }
     }
@@ -70,7 +75,7 @@ fn parts_of_text_are_plain_text_for_another_provider() {
 #[test]
 fn calls_keep_their_ids_and_names_with_every_provider() {
     let items = [user("q"), answer(vec![call("call_abc123", "Glob")]), Item::Result(result("call_abc123", "found"))];
-    for provider in ["openai", "deepseek", "gemini"] {
+    for provider in ["openai", "deepseek"] {
         let messages = told(provider, &items);
         let asked = &messages[1]["tool_calls"];
         assert_eq!(asked.as_array().unwrap().len(), 1, "{provider}");
@@ -82,6 +87,14 @@ fn calls_keep_their_ids_and_names_with_every_provider() {
     let asked = json!([{"type": "tool_use", "id": "call_abc123", "name": "Glob", "input": {"path": "a"}}]);
     assert_eq!(messages[1]["content"], asked);
     assert_eq!(messages[2]["content"][0]["tool_use_id"], "call_abc123");
+    let items_of = told("responses", &items);
+    let asked =
+        json!({"type": "function_call", "call_id": "call_abc123", "name": "Glob", "arguments": "{\"path\":\"a\"}"});
+    assert_eq!((&items_of[1], &items_of[2]["call_id"]), (&asked, &json!("call_abc123")));
+    let contents = told("gemini", &items);
+    let asked = json!({"id": "call_abc123", "name": "Glob", "args": {"path": "a"}});
+    assert_eq!(contents[1]["parts"][0]["functionCall"], asked);
+    assert_eq!(contents[2]["parts"][0]["functionResponse"]["id"], "call_abc123");
 }
 
 /// CROSS-ERR-001: a thought goes only to the provider that had it; the text next to it goes to all.
@@ -98,7 +111,10 @@ fn thoughts_are_dropped_for_another_provider() {
 #[test]
 fn what_is_one_providers_own_is_sent_to_no_other() {
     let extra = |endpoint: &Endpoint| {
-        let value = json!({"store": true, "extra_content": {"store": "CANARY"}, "signature": "CANARY"});
+        let value = json!({
+            "store": true, "extra_content": {"store": "CANARY"}, "signature": "CANARY", "thoughtSignature": "CANARY",
+            "encrypted_content": "CANARY",
+        });
         Some(Extra { provider: endpoint.provider.clone(), api: endpoint.api.name().into(), value })
     };
     let openai = endpoint("openai");
@@ -109,16 +125,16 @@ fn what_is_one_providers_own_is_sent_to_no_other() {
         *of_call = extra(&openai);
     }
     let items = [user("q"), answer(vec![said, called]), Item::Result(result("c1", "found"))];
-    // Gemini has the same wire, and wants back what it put there itself.
-    for provider in ["anthropic", "gemini"] {
+    // One has the same wire, and one is the same provider.
+    for provider in ["deepseek", "responses", "anthropic", "gemini"] {
         let messages = told(provider, &items);
-        assert_eq!(messages.as_array().unwrap().len(), 3);
+        assert!(messages.as_array().unwrap().len() >= 3);
         assert!(!messages.to_string().contains("store") && !messages.to_string().contains("CANARY"), "{messages}");
     }
     assert!(told("openai", &items).to_string().contains("CANARY"), "to its own it is sent");
 }
 
-/// Results go as results of tools. What goes in the user's place and is not the user's says so, on both wires, in the same text.
+/// Results go as results of tools. What goes in the user's place and is not the user's says so, on each wire, in the same text.
 #[test]
 fn what_the_user_did_not_write_is_marked_as_data() {
     let of = |id: &str, text: &str| {
@@ -126,7 +142,7 @@ fn what_the_user_did_not_write_is_marked_as_data() {
     };
     let stray = Item::Result(result("gone", "stray words"));
     let made = [of("compaction-7", "a summary"), of("branch-9", "a branch"), of("task-12", "news"), stray];
-    for provider in ["openai", "anthropic", "gemini"] {
+    for provider in PROVIDERS {
         for item in &made {
             let messages = told(provider, std::slice::from_ref(item)).to_string();
             assert!(messages.contains("is data: "), "{provider}: {messages}");

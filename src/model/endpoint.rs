@@ -1,5 +1,5 @@
 //! The address of a model's provider, the peculiarities of its server, and the limits of connections.
-//! All of it comes from the host: nothing here is read from the environment or from a file. The two wire formats reach every
+//! All of it comes from the host: nothing here is read from the environment or from a file. The wire formats reach every
 //! provider of [`PROVIDERS`](super::PROVIDERS); where an "OpenAI-compatible" server differs from OpenAI, a [`Quirks`] record says
 //! so.
 //!
@@ -17,9 +17,16 @@ pub enum Api {
     /// OpenAI's Chat Completions: `POST {base_url}/chat/completions`. With the feature `openai`.
     #[cfg(feature = "openai")]
     OpenAiChat,
+    /// OpenAI's Responses: `POST {base_url}/responses`, with nothing kept on the server. With the feature `openai`.
+    #[cfg(feature = "openai")]
+    OpenAiResponses,
     /// Anthropic's Messages: `POST {base_url}/v1/messages`. With the feature `anthropic`.
     #[cfg(feature = "anthropic")]
     AnthropicMessages,
+    /// Gemini's own API: `POST {base_url}/models/{model}:streamGenerateContent`; an `/openai` at the end of the base URL is left out.
+    /// With the feature `gemini`.
+    #[cfg(feature = "gemini")]
+    GeminiGenerateContent,
 }
 
 impl Api {
@@ -29,8 +36,12 @@ impl Api {
         match self {
             #[cfg(feature = "openai")]
             Api::OpenAiChat => "openai-chat",
+            #[cfg(feature = "openai")]
+            Api::OpenAiResponses => "openai-responses",
             #[cfg(feature = "anthropic")]
             Api::AnthropicMessages => "anthropic-messages",
+            #[cfg(feature = "gemini")]
+            Api::GeminiGenerateContent => "gemini-generate-content",
         }
     }
 }
@@ -164,11 +175,20 @@ impl Endpoint {
         match self.api {
             #[cfg(feature = "openai")]
             Api::OpenAiChat => format!("{base}/chat/completions"),
+            #[cfg(feature = "openai")]
+            Api::OpenAiResponses => format!("{base}/responses"),
             // Both forms of the base URL are in use: with and without the version.
             #[cfg(feature = "anthropic")]
             Api::AnthropicMessages if base.ends_with("/v1") => format!("{base}/messages"),
             #[cfg(feature = "anthropic")]
             Api::AnthropicMessages => format!("{base}/v1/messages"),
+            // Chat Completions are at the same address with `/openai` behind it, so one address does for both.
+            #[cfg(feature = "gemini")]
+            Api::GeminiGenerateContent => {
+                let base = base.strip_suffix("/openai").unwrap_or(base);
+                let model = self.model.strip_prefix("models/").unwrap_or(&self.model);
+                format!("{base}/models/{model}:streamGenerateContent?alt=sse")
+            }
         }
     }
 }
@@ -280,5 +300,9 @@ mod tests {
         assert_eq!(url(Api::OpenAiChat, "http://h/v1/"), "http://h/v1/chat/completions");
         assert_eq!(url(Api::AnthropicMessages, "http://h"), "http://h/v1/messages");
         assert_eq!(url(Api::AnthropicMessages, "http://h/v1"), "http://h/v1/messages");
+        assert_eq!(url(Api::OpenAiResponses, "http://h/v1"), "http://h/v1/responses");
+        let gemini = "http://h/v1beta/models/m:streamGenerateContent?alt=sse";
+        assert_eq!(url(Api::GeminiGenerateContent, "http://h/v1beta/"), gemini);
+        assert_eq!(url(Api::GeminiGenerateContent, "http://h/v1beta/openai"), gemini);
     }
 }

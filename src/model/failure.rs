@@ -85,8 +85,10 @@ impl Said {
         if let (Some(asked), Some(window)) = (error["n_prompt_tokens"].as_u64(), error["n_ctx"].as_u64()) {
             said.message += &format!(" ({asked} tokens, the window is {window} tokens)");
         }
-        let mut delays = error["details"].as_array().into_iter().flatten();
-        said.wait = delays.find_map(|detail| duration(detail["retryDelay"].as_str()?));
+        let details = || error["details"].as_array().into_iter().flatten();
+        // Google's refusal of a key is an invalid argument, and only its details say more.
+        said.names.extend(details().filter_map(|detail| Some(detail["reason"].as_str()?.to_ascii_lowercase())));
+        said.wait = details().find_map(|detail| duration(detail["retryDelay"].as_str()?));
         said
     }
 }
@@ -128,18 +130,21 @@ const NAMES: &[(ErrorKind, &[&str])] = &[
     (ErrorKind::RequestTooLarge, &["request_too_large", "payload_too_large", "content_too_large"]),
     (ErrorKind::RateLimited, &["rate_limit_error", "rate_limit_exceeded", "rate_limited", "too_many_requests"]),
     (ErrorKind::RateLimited, &["resource_exhausted", "1302", "1303", "1305"]),
-    (ErrorKind::Overloaded, &["overloaded_error", "overloaded", "engine_overloaded_error"]),
+    (ErrorKind::Overloaded, &["overloaded_error", "overloaded", "engine_overloaded_error", "server_is_overloaded"]),
     (ErrorKind::Overloaded, &["unavailable", "service_unavailable"]),
     (ErrorKind::Server, &["api_error", "server_error", "internal_server_error", "internal_error", "internal"]),
     (ErrorKind::Timeout, &["timeout", "timeout_error", "request_timeout", "etimedout", "deadline_exceeded"]),
     (ErrorKind::Network, &["connection_error", "connection_reset", "connection_refused", "connection_terminated"]),
     (ErrorKind::Network, &["transport_reset", "network_error", "econnreset", "econnrefused", "fetch_failed"]),
-    (ErrorKind::Auth, &["authentication_error", "invalid_authentication_error", "invalid_api_key"]),
+    (ErrorKind::Auth, &["authentication_error", "invalid_authentication_error", "invalid_api_key", "api_key_invalid"]),
     (ErrorKind::Auth, &["unauthorized", "unauthenticated", "permission_error", "permission_denied", "forbidden"]),
     (ErrorKind::Auth, &["insufficient_quota", "insufficient_balance", "billing_error"]),
     (ErrorKind::Auth, &["exceeded_current_quota_error"]),
     (ErrorKind::NotFound, &["not_found_error", "model_not_found", "not_found"]),
-    (ErrorKind::ContentPolicy, &["content_policy_violation", "content_policy", "content_filter", "1301"]),
+    (
+        ErrorKind::ContentPolicy,
+        &["content_policy_violation", "content_policy", "content_filter", "invalid_prompt", "1301"],
+    ),
     (ErrorKind::ContentPolicy, &["data_inspection_failed", "data_inspection_failed_error"]),
     (ErrorKind::InvalidRequest, &["string_above_max_length"]),
 ];

@@ -17,7 +17,7 @@ const FIRST: u32 = 0x10_f800;
 const FIRST_TRAIL: u32 = 0xdc00;
 
 /// JSON in which the escape of each lone half is replaced by its stand-in. Escapes of whole pairs stay.
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 pub(super) fn marked(json: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(json.len()), json);
     while let Some(at) = rest.find('\\') {
@@ -45,7 +45,7 @@ pub(super) fn marked(json: &str) -> String {
 }
 
 /// The half that a text begins with as an escape: `\ud800` to `\udfff`.
-#[cfg(any(feature = "openai", feature = "anthropic"))]
+#[cfg(feature = "_wire")]
 fn escaped(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let code = digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())??;
@@ -90,7 +90,7 @@ impl Halves {
     }
 }
 
-#[cfg(all(test, any(feature = "openai", feature = "anthropic")))]
+#[cfg(all(test, feature = "_wire"))]
 mod tests {
     #![allow(clippy::unwrap_used)]
 

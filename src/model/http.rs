@@ -130,9 +130,11 @@ impl HttpModel {
         });
         let (post, name, scheme) = match self.endpoint.api {
             #[cfg(feature = "openai")]
-            Api::OpenAiChat => (post, "authorization", "Bearer "),
+            Api::OpenAiChat | Api::OpenAiResponses => (post, "authorization", "Bearer "),
             #[cfg(feature = "anthropic")]
             Api::AnthropicMessages => (post.header("anthropic-version", super::anthropic::VERSION), "x-api-key", ""),
+            #[cfg(feature = "gemini")]
+            Api::GeminiGenerateContent => (post, "x-goog-api-key", ""),
         };
         let key = self.endpoint.key.as_ref().map(|key| format!("{scheme}{}", key.reveal()));
         match key.map(reqwest::header::HeaderValue::try_from) {

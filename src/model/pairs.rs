@@ -15,14 +15,17 @@ use crate::words::ids::CallId;
 pub(crate) const NO_RESULT: &str =
     "No result of this call was recorded. Its outcome is unknown: check before you rely on it.";
 
+/// The user's message where an API demands one and the history has none.
+pub(crate) const NOTHING_EARLIER: &str = "(the earlier part of this conversation is left out)";
+
 /// One thing to render. The item keeps its fragment.
 #[derive(Debug)]
 pub(crate) enum Said<'a> {
     User(&'a Item, &'a UserItem),
     Answer(&'a Item, &'a ModelAnswer),
     Result(&'a Item, &'a ToolResultItem),
-    /// A call without a result: `NO_RESULT` replaces it.
-    NoResult(&'a CallId),
+    /// A call without a result, and its tool: `NO_RESULT` replaces it.
+    NoResult(&'a CallId, &'a str),
     /// A result without a call: sent as a user's text.
     Stray(&'a ToolResultItem),
 }
@@ -36,11 +39,11 @@ pub(crate) fn paired(history: &History) -> Vec<Said<'_>> {
         let mut others = group.to_vec();
         if let Item::Assistant(answer) = group[0] {
             said.push(Said::Answer(others.remove(0), answer));
-            for (call, _) in calls(answer) {
+            for (call, name) in calls(answer) {
                 let answers_it = |item: &&Item| matches!(item, Item::Result(result) if result.call == *call);
                 match others.iter().position(answers_it).map(|at| others.remove(at)) {
                     Some(item @ Item::Result(result)) => said.push(Said::Result(item, result)),
-                    _ => said.push(Said::NoResult(call)),
+                    _ => said.push(Said::NoResult(call, name)),
                 }
             }
         }
@@ -85,7 +88,7 @@ mod tests {
                 format!("answer {}", calls(answer).map(|(id, _)| id.as_str()).collect::<String>())
             }
             Said::Result(_, result) => format!("result {}", result.call),
-            Said::NoResult(call) => format!("none {call}"),
+            Said::NoResult(call, _) => format!("none {call}"),
             Said::Stray(result) => format!("stray {}", result.call),
         });
         words.collect::<Vec<_>>().join(", ")

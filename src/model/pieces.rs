@@ -1,4 +1,4 @@
-//! What both wire formats (Chat Completions and Messages) render items from: the texts and files of a message as pieces, and ids,
+//! What the wires (the code for one provider's format each) render items from: the texts and files of a message as pieces, and ids,
 //! tool names and arguments in a form that no server refuses.
 //!
 //! A file that a model cannot be shown becomes text: the content of a text file, for any other file a line that names it. No file
@@ -44,6 +44,8 @@ impl Piece<'_> {
 pub(crate) struct Takes {
     pub(crate) images: bool,
     pub(crate) pdf: bool,
+    /// Whether GIF is among the images.
+    pub(crate) gif: bool,
     /// The most bytes of one image as base64.
     pub(crate) image_bytes_max: usize,
 }
@@ -52,11 +54,11 @@ impl Takes {
     /// What the model behind an endpoint takes; PDF files only on a wire that has a place for them.
     pub(crate) fn of(endpoint: &Endpoint, pdf: bool) -> Takes {
         let images = endpoint.limits.images;
-        Takes { images, pdf: images && pdf, image_bytes_max: endpoint.quirks.image_bytes_max }
+        Takes { images, pdf: images && pdf, gif: true, image_bytes_max: endpoint.quirks.image_bytes_max }
     }
 }
 
-/// The images that every provider with images takes.
+/// The images that providers with images take; one of them takes no GIF.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// The pieces of a message in the user's place. What the runtime wrote is marked so, in the same piece: others may follow it.
@@ -115,14 +117,18 @@ fn image_kind(file: &FilePart, takes: Takes) -> Result<&str, Cow<'static, str>> 
     if !IMAGE_TYPES.contains(&file.mime.as_str()) {
         return Err("this kind of image cannot be sent".into());
     }
-    match file.base64() {
-        None if file.url.starts_with("https://") || file.url.starts_with("http://") => Ok(&file.mime),
-        None => Err("this kind of image cannot be sent".into()),
+    let kind = match file.base64() {
+        None if file.url.starts_with("https://") || file.url.starts_with("http://") => &*file.mime,
+        None => return Err("this kind of image cannot be sent".into()),
         Some(data) if data.len() > takes.image_bytes_max => {
             let bytes_max = takes.image_bytes_max / 4 * 3;
-            Err(format!("it has more than {bytes_max} bytes, which this provider does not take").into())
+            return Err(format!("it has more than {bytes_max} bytes, which this provider does not take").into());
         }
-        Some(data) => Ok(image::kind(data)?),
+        Some(data) => image::kind(data)?,
+    };
+    match kind {
+        "image/gif" if !takes.gif => Err("this provider takes no GIF images".into()),
+        kind => Ok(kind),
     }
 }
 
@@ -178,7 +184,7 @@ fn id_or_hash(id: &CallId, can_go: bool) -> Cow<'_, str> {
     format!("call_{}", &blake3::hash(id.as_str().as_bytes()).to_hex()[..24]).into()
 }
 
-/// A tool's name as both APIs take it. Models sometimes call tools whose names no API takes.
+/// A tool's name as the APIs take it. Models sometimes call tools whose names no API takes.
 pub(crate) fn plain_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return "unnamed".into();
@@ -209,7 +215,7 @@ mod tests {
     use super::*;
     use crate::model::samples::PNG;
 
-    const ALL: Takes = Takes { images: true, pdf: true, image_bytes_max: 200 };
+    const ALL: Takes = Takes { images: true, pdf: true, gif: true, image_bytes_max: 200 };
     const NONE: Takes = Takes { images: false, ..ALL };
 
     #[test]

@@ -245,7 +245,7 @@ impl Item {
     ///
     /// `wire` names the format and everything that its rendering depends on. Only the first wire's fragment is kept; another wire
     /// renders each time.
-    #[cfg(any(feature = "openai", feature = "anthropic"))]
+    #[cfg(feature = "_wire")]
     pub(crate) fn fragment(&self, wire: &str, render: impl Fn() -> Bytes) -> Bytes {
         let cell = match self {
             Item::User(item) => &item.fragment,
@@ -259,7 +259,7 @@ impl Item {
 
 /// A rendered fragment. Never compared and never stored: it follows from the rest.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(any(feature = "openai", feature = "anthropic")), allow(dead_code))]
+#[cfg_attr(not(feature = "_wire"), allow(dead_code))]
 pub(crate) struct Fragment(OnceLock<(Box<str>, Bytes)>);
 
 impl PartialEq for Fragment {

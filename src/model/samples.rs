@@ -2,7 +2,10 @@
 //! name is fixed: every message has the id `m`, every call and result is of the tool `read`. A change of these values changes the
 //! requests that the tests expect.
 
-use super::{AnswerPart, Endpoint, Item, ModelAnswer, ToolResultItem, UserItem};
+use super::{
+    AnswerPart, Delta, Endpoint, History, Item, ModelAnswer, ModelError, Request, ToolResultItem, UserItem, sse::Event,
+    wire::Reading,
+};
 use crate::words::message::{Extra, Finish, Part, Span};
 
 pub(crate) fn user(text: &str) -> Item {
@@ -42,6 +45,19 @@ pub(crate) fn result(call: &str, content: &str) -> ToolResultItem {
         seq: Default::default(),
         fragment: Default::default(),
     }
+}
+
+/// What the wire of an endpoint reads of a stream with these events, and what it showed meanwhile.
+pub(crate) fn read(endpoint: &Endpoint, events: &[impl AsRef<str>]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
+    let mut deltas = Vec::new();
+    let mut push = |delta| deltas.push(delta);
+    let mut reading = Reading::new(endpoint, &Request::new(History::default()), &mut push);
+    let failed = events.iter().find_map(|data| {
+        let event = Event { data: data.as_ref().to_owned(), ..Event::default() };
+        reading.event(&event).err()
+    });
+    let answer = failed.map_or_else(|| reading.finish(), Err);
+    (answer, deltas)
 }
 
 /// The smallest image: one black pixel.

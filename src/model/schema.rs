@@ -86,9 +86,7 @@ impl Gemini<'_> {
                         out.insert("nullable".into(), true.into());
                     }
                 }
-                ("const", one) => {
-                    out.insert("enum".into(), json!([one]));
-                }
+                ("const", one) => drop(out.insert("enum".into(), json!([one]))),
                 ("format", Value::String(format)) if !GEMINI_FORMATS.contains(&format.as_str()) => {}
                 // The other keywords that Gemini knows.
                 ("type" | "format" | "description" | "nullable" | "enum" | "required" | "pattern", _)
@@ -98,7 +96,29 @@ impl Gemini<'_> {
                 _ => {}
             }
         }
+        complete(&mut out);
         Value::Object(out)
+    }
+}
+
+/// Puts right what Gemini refuses although it knows each of the words: a choice that is not among texts, a list of unnamed things,
+/// and a needed property that is not there.
+fn complete(schema: &mut Map<String, Value>) {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+        match choices.iter().all(Value::is_string) && schema.get("type").is_none_or(|of| of == "string") {
+            true => drop(schema.insert("type".into(), "string".into())),
+            false => drop(schema.remove("enum")),
+        }
+    }
+    if schema.get("type").is_some_and(|of| of == "array") {
+        schema.entry("items").or_insert_with(|| json!({"type": "string"}));
+    }
+    let properties = schema.get("properties").cloned().unwrap_or_default();
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name.as_str().is_some_and(|name| properties.get(name).is_some()));
+    }
+    if schema.get("required").is_some_and(|required| required.as_array().is_none_or(Vec::is_empty)) {
+        schema.remove("required");
     }
 }
 
@@ -135,11 +155,32 @@ mod tests {
             "properties": {
                 "a": {"type": "integer", "nullable": true, "minimum": 0},
                 "b": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-                "c": {"type": "array", "items": {"enum": ["x"]}},
+                "c": {"type": "array", "items": {"type": "string", "enum": ["x"]}},
             },
             "required": ["a"],
         });
         assert_eq!(in_dialect(&schema, SchemaDialect::Gemini), Some(expected));
+    }
+
+    /// Each word is one that Gemini knows, and together they would be refused.
+    #[test]
+    fn gemini_gets_choices_among_texts_lists_of_something_and_only_properties_that_are_there() {
+        let of = |schema: Value| {
+            let whole = json!({"type": "object", "properties": {"a": schema}, "required": ["a", "gone"]});
+            let rendered = in_dialect(&whole, SchemaDialect::Gemini).unwrap();
+            assert_eq!(rendered["required"], json!(["a"]));
+            rendered["properties"]["a"].clone()
+        };
+        for (schema, expected) in [
+            (json!({"type": "integer", "enum": [1, 2]}), json!({"type": "integer"})),
+            (json!({"const": 7}), json!({})),
+            (json!({"enum": ["x", "y"]}), json!({"type": "string", "enum": ["x", "y"]})),
+            (json!({"type": ["string", "null"], "enum": ["x", null]}), json!({"type": "string", "nullable": true})),
+            (json!({"type": "array"}), json!({"type": "array", "items": {"type": "string"}})),
+            (json!({"type": "object", "required": ["b"]}), json!({"type": "object"})),
+        ] {
+            assert_eq!(of(schema.clone()), expected, "{schema}");
+        }
     }
 
     /// Gemini refuses the schema of an object without properties, at any depth.

@@ -1,4 +1,4 @@
-//! What the two wires (the code for one provider's format each) share: the choice between them, the draft of an answer, and the
+//! What the wires (the code for one provider's format each) share: the choice between them, the draft of an answer, and the
 //! meaning of an event of the stream.
 //!
 //! An answer is complete only where the provider said why it ended; a stream that just ends before that is [`ErrorKind::Truncated`].
@@ -10,12 +10,14 @@ use serde_json::Value;
 
 #[cfg(feature = "anthropic")]
 use super::anthropic;
-#[cfg(feature = "openai")]
-use super::openai;
+#[cfg(feature = "gemini")]
+use super::gemini;
 use super::{
     AnswerPart, Api, Deltas, Endpoint, ErrorKind, ModelAnswer, ModelError, Request, assembly::Assembly, halves::marked,
     sse::Event,
 };
+#[cfg(feature = "openai")]
+use super::{openai, responses};
 use crate::words::{message::Finish, usage::Usage};
 
 /// The meaning of one event.
@@ -41,12 +43,16 @@ pub(crate) fn body(endpoint: &Endpoint, rendering: &str, request: &Request) -> B
     match endpoint.api {
         #[cfg(feature = "openai")]
         Api::OpenAiChat => openai::body(endpoint, rendering, request),
+        #[cfg(feature = "openai")]
+        Api::OpenAiResponses => responses::body(endpoint, rendering, request),
         #[cfg(feature = "anthropic")]
         Api::AnthropicMessages => anthropic::body(endpoint, rendering, request),
+        #[cfg(feature = "gemini")]
+        Api::GeminiGenerateContent => gemini::body(endpoint, rendering, request),
     }
 }
 
-/// An answer that is being read. Both wires fill it in.
+/// An answer that is being read. The wires fill it in.
 pub(crate) struct Draft<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) assembly: Assembly<'a>,
@@ -94,8 +100,12 @@ impl<'a> Reading<'a> {
         let wire: Box<dyn Wire> = match endpoint.api {
             #[cfg(feature = "openai")]
             Api::OpenAiChat => Box::new(openai::ChatReading::default()),
+            #[cfg(feature = "openai")]
+            Api::OpenAiResponses => Box::new(responses::ResponsesReading::default()),
             #[cfg(feature = "anthropic")]
             Api::AnthropicMessages => Box::new(anthropic::MessagesReading::default()),
+            #[cfg(feature = "gemini")]
+            Api::GeminiGenerateContent => Box::new(gemini::GeminiReading::default()),
         };
         let draft = Draft {
             endpoint,

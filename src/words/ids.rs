@@ -207,7 +207,7 @@ impl MessageId {
 
     /// Whether the id is one of the runtime's: news of a child, or a summary. The id alone proves nothing: a sender may choose an
     /// id like that of a compaction's summary.
-    #[cfg(any(feature = "openai", feature = "anthropic"))]
+    #[cfg(feature = "_wire")]
     pub(crate) fn is_of_runtime(&self) -> bool {
         self.is_reserved() || is_numbered(&self.0, "compaction-")
     }

@@ -12,6 +12,8 @@ mod cancel;
 mod circles;
 mod compaction;
 mod crash_points;
+#[cfg(feature = "http")]
+mod crossed;
 mod data;
 #[cfg(feature = "sqlite")]
 mod deleted;
@@ -21,6 +23,8 @@ mod engines;
 #[cfg(feature = "tools")]
 mod examples;
 mod face;
+#[cfg(feature = "http")]
+mod faults;
 #[cfg(feature = "web-fetch")]
 mod fetched;
 mod files;
@@ -74,6 +78,8 @@ mod skills;
 mod soak;
 mod steered;
 mod storm;
+#[cfg(feature = "http")]
+mod strict;
 mod support;
 mod swapped;
 mod sweep;

@@ -1,4 +1,4 @@
-//! Whole sessions over servers that behave strangely, on both wires: no such server ends a session, runs unjudged
+//! Whole sessions over servers that behave strangely, on all wires: no such server ends a session, runs unjudged
 //! calls, or makes work look free. `docs/PROVIDERS.md` has the table of what is expected of a server, and what happens
 //! otherwise.
 
@@ -23,11 +23,9 @@ use tamtam::{
 
 use crate::support::{
     fault_server::{Act, FaultServer, Seen, events_head, refusal, send},
-    streams::{Called, answer, body},
+    streams::{APIS, Called, answer, body, event, said},
     taped,
 };
-
-const APIS: [Api; 2] = [Api::OpenAiChat, Api::AnthropicMessages];
 
 /// The smallest image: one black pixel.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0:~\x9bU\0\0\0\nIDATx\x9cc`\0\0\0\x02\0\x01H\xaf\xa4q\0\0\0\0IEND\xaeB`\x82";
@@ -89,7 +87,7 @@ fn with_image(text: &str, bytes: &[u8]) -> Message {
 }
 
 fn has_image(seen: &Seen) -> bool {
-    seen.body.contains(r#""type":"image"#)
+    [r#""type":"image"#, r#""type":"input_image"#, r#""inlineData":"#].iter().any(|mark| seen.body.contains(mark))
 }
 
 /// A gateway that counts bytes: files go first, then a summary takes the place of the older part. Every turn is done, the size is
@@ -204,9 +202,10 @@ async fn arguments_that_mean_one_object_are_judged_and_run_as_that_object() {
             let folder = taped::folder();
             let mark = "THE ARGUMENTS";
             let called = Called { id: "c".into(), tool: "look", input: json!(mark) };
-            // As the stream has them: a text within a text.
+            // As the stream has them: a text within a text; Gemini, which has a tree there, a text.
             let whole = body(api, "", &[called])
-                .replace(&json!(json!(mark).to_string()).to_string(), &json!(input).to_string());
+                .replace(&json!(json!(mark).to_string()).to_string(), &json!(input).to_string())
+                .replace(&json!(mark).to_string(), &json!(input).to_string());
             let server = FaultServer::answering(move |_, before| match before.len() {
                 0 => vec![events_head(), send(&whole)],
                 _ => answer(api, "end", &[]),
@@ -216,7 +215,7 @@ async fn arguments_that_mean_one_object_are_judged_and_run_as_that_object() {
             assert_eq!(end(&session, "look").await.outcome, Outcome::Done, "{api:?} {input}");
             let told = &server.seen()[1].body;
             let told: Value = serde_json::from_str(told).unwrap();
-            let last = told["messages"].as_array().unwrap().last().unwrap().to_string().replace('\\', "");
+            let last = said(&told).last().unwrap().to_string().replace('\\', "");
             assert!(last.contains(expected), "{api:?} {input}: {last}");
             assert!(runtime.shutdown().await.is_empty());
         }
@@ -251,10 +250,23 @@ async fn figures_of_a_model_that_has_read_nothing_are_no_figures() {
         let server = FaultServer::answering(move |_, _| {
             let usage = match api {
                 Api::OpenAiChat => json!({"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": 5}}),
+                Api::OpenAiResponses => {
+                    let usage = json!({"input_tokens": 0, "output_tokens": 5});
+                    json!({"type": "response.completed", "response": {"usage": usage}})
+                }
+                Api::GeminiGenerateContent => {
+                    json!({"usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 5}})
+                }
                 _ => json!({"type": "message_delta", "delta": {}, "usage": {"input_tokens": 0, "output_tokens": 5}}),
             };
-            let end = if api == Api::OpenAiChat { "data: [DONE]" } else { "event: message_stop" };
-            let whole = body(api, "noted", &[]).replacen(end, &format!("data: {usage}\n\n{end}"), 1);
+            let end = match api {
+                Api::OpenAiChat => "data: [DONE]",
+                Api::OpenAiResponses => "event: response.completed",
+                Api::GeminiGenerateContent => "data: {\"candidates\":[{\"content\":{\"parts\":[],",
+                _ => "event: message_stop",
+            };
+            let whole = body(api, "noted", &[]).replacen(end, &(event(&usage) + end), 1);
+            assert!(whole.contains("5"), "{whole}");
             vec![events_head(), send(&whole)]
         })
         .await;

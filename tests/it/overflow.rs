@@ -1,4 +1,4 @@
-//! Servers whose real window is smaller than their model's stated one, over both wires: how a session handles their
+//! Servers whose real window is smaller than their model's stated one, over all wires: how a session handles their
 //! refusals.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tamtam::{
 
 use crate::support::{
     fault_server::{Act, FaultServer, refusal},
-    streams::{Called, answer},
+    streams::{APIS, Called, answer, said},
     taped,
 };
 
@@ -52,14 +52,14 @@ fn serve(api: Api, window: usize, says: bool, body: &str) -> Vec<Act> {
         );
         let message = match (api, says) {
             (_, false) => "prompt is too long".to_owned(),
-            (Api::OpenAiChat, true) => openai,
+            (Api::OpenAiChat | Api::OpenAiResponses, true) => openai,
             (_, true) => format!("prompt is too long: {tokens} tokens > {window} maximum"),
         };
         let error = json!({"type": "invalid_request_error", "message": message});
         return refusal("400 Bad Request", &[], &json!({"type": "error", "error": error}).to_string());
     }
     let request: Value = serde_json::from_str(body).unwrap();
-    let last = request["messages"].as_array().unwrap().last().unwrap().to_string();
+    let last = said(&request).last().unwrap().to_string();
     // A summary is asked for without tools.
     let size = last.split("call large ").nth(1).filter(|_| request["tools"].is_array());
     let size = size.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok());
@@ -74,7 +74,7 @@ fn serve(api: Api, window: usize, says: bool, body: &str) -> Vec<Act> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_lives_with_a_server_whose_window_is_smaller_than_is_said() {
     for (window, says) in [(2_000, true), (2_000, false), (16_000, true), (64_000, false)] {
-        for api in [Api::OpenAiChat, Api::AnthropicMessages] {
+        for api in APIS {
             let folder = taped::folder();
             let server = FaultServer::answering(move |seen, _| serve(api, window, says, &seen.body)).await;
             let mut endpoint = Endpoint::new(api, "p", server.url(), "m").with_key(Secret::new("sk-test"));

@@ -1,4 +1,4 @@
-//! Promise 12 on the wire: what consecutive requests of a long session send, byte by byte, to servers of both kinds.
+//! Promise 12 on the wire: what consecutive requests of a long session send, byte by byte, to servers of all kinds.
 //!
 //! The server does nothing but answer: two steps with calls and one with words, again and again, and a summary on
 //! request. Its figures are left out, so the runtime estimates, and the same bytes come to the same decisions in every
@@ -17,7 +17,7 @@ use tamtam::{
 
 use crate::support::{
     fault_server::{FaultServer, Seen},
-    streams::{Called, answer},
+    streams::{APIS, Called, answer},
     taped,
 };
 
@@ -68,7 +68,7 @@ fn boundaries(entries: &[Entry]) -> Vec<Option<&'static str>> {
 
 /// The body up to where its messages end, without the marks.
 fn said(api: Api, body: &str) -> String {
-    let end = if api == Api::OpenAiChat { "]}" } else { "]}]}" };
+    let end = if matches!(api, Api::OpenAiChat | Api::OpenAiResponses) { "]}" } else { "]}]}" };
     let body = body.replace(MARK, "");
     body.strip_suffix(end).unwrap_or_else(|| panic!("{body}")).to_owned()
 }
@@ -98,12 +98,12 @@ fn assert_marks(body: &str, before: Option<&str>) {
     }
 }
 
-/// Promise 12, C-25: over 42 turns with calls each request begins, byte for byte, with the one before it, on both wires, except
+/// Promise 12, C-25: over 42 turns with calls each request begins, byte for byte, with the one before it, on each wire, except
 /// where something was left out or summed up: those places are known from the tape, and there are no others. The marks for the
 /// provider's cache are at most four and move with the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_request_begins_with_the_one_before_it_on_both_wires() {
-    for api in [Api::OpenAiChat, Api::AnthropicMessages] {
+async fn each_request_begins_with_the_one_before_it_on_each_wire() {
+    for api in APIS {
         let (folder, server) = (taped::folder(), server(api).await);
         let work = folder.path().join("work");
         std::fs::create_dir_all(&work).unwrap();

@@ -11,4 +11,6 @@ pub(crate) mod marked;
 pub(crate) mod rng;
 #[cfg(feature = "http")]
 pub(crate) mod streams;
+#[cfg(feature = "http")]
+pub(crate) mod strict;
 pub(crate) mod taped;

@@ -14,9 +14,11 @@ use tamtam::{
     session::Finish,
 };
 
-use crate::support::fault_server::{Act, FaultServer, chunk, chunked_head, events_head, head, refusal, send};
+use crate::support::{
+    fault_server::{Act, FaultServer, chunk, chunked_head, events_head, head, refusal, send},
+    streams::{APIS, event},
+};
 
-const APIS: [Api; 2] = [Api::OpenAiChat, Api::AnthropicMessages];
 const KEY: &str = "sk-CANARY-0123456789";
 
 fn options() -> HttpOptions {
@@ -66,13 +68,6 @@ async fn play_with(api: Api, script: Vec<Act>, options: HttpOptions) -> Result<M
     answer
 }
 
-fn event(data: &Value) -> String {
-    match data.get("type").and_then(Value::as_str) {
-        Some(name) => format!("event: {name}\ndata: {data}\n\n"),
-        None => format!("data: {data}\n\n"),
-    }
-}
-
 /// A good stream: the text "Grüße 👋", a call of `read`, usage and the end mark.
 fn good(api: Api) -> String {
     let events: Vec<Value> = match api {
@@ -84,6 +79,33 @@ fn good(api: Api) -> String {
             json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
             json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}}),
         ],
+        Api::OpenAiResponses => {
+            let call = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "read", "arguments": arguments});
+            let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Grüße 👋"}]});
+            let whole = "{\"path\":\"ä\"}";
+            let usage = json!({"input_tokens": 7, "output_tokens": 5, "total_tokens": 12});
+            vec![
+                json!({"type": "response.created", "response": {"id": "resp_1", "model": "m-1"}}),
+                json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "msg_1", "content": []}}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Grüße"}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "delta": " 👋"}),
+                json!({"type": "response.output_text.done", "output_index": 0, "text": "Grüße 👋"}),
+                json!({"type": "response.output_item.done", "output_index": 0, "item": message}),
+                json!({"type": "response.output_item.added", "output_index": 1, "item": call("")}),
+                json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{\"path\":"}),
+                json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "\"ä\"}"}),
+                json!({"type": "response.function_call_arguments.done", "output_index": 1, "arguments": whole}),
+                json!({"type": "response.output_item.done", "output_index": 1, "item": call(whole)}),
+                json!({"type": "response.completed", "response": {"model": "m-1", "output": [message, call(whole)], "usage": usage}}),
+            ]
+        }
+        Api::GeminiGenerateContent => {
+            let chunk = |part: Value| json!({"candidates": [{"content": {"parts": [part], "role": "model"}}], "modelVersion": "m-1"});
+            let mut last = chunk(json!({"functionCall": {"id": "c1", "name": "read", "args": {"path": "ä"}}}));
+            last["candidates"][0]["finishReason"] = json!("STOP");
+            last["usageMetadata"] = json!({"promptTokenCount": 7, "candidatesTokenCount": 5, "totalTokenCount": 12});
+            vec![chunk(json!({"text": "Grüße"})), chunk(json!({"text": " 👋"})), last]
+        }
         _ => vec![
             json!({"type": "message_start", "message": {"model": "m-1", "usage": {"input_tokens": 7, "output_tokens": 1}}}),
             json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
@@ -122,13 +144,19 @@ async fn a_good_stream_is_an_answer_and_the_request_is_what_the_api_wants() {
         let seen = &server.seen()[0];
         let (path, key) = match api {
             Api::OpenAiChat => ("POST /chat/completions ", format!("authorization: Bearer {KEY}")),
+            Api::OpenAiResponses => ("POST /responses ", format!("authorization: Bearer {KEY}")),
+            Api::GeminiGenerateContent => {
+                ("POST /models/m:streamGenerateContent?alt=sse ", format!("x-goog-api-key: {KEY}"))
+            }
             _ => ("POST /v1/messages ", format!("x-api-key: {KEY}")),
         };
         assert!(seen.head.starts_with(path), "{}", seen.head);
         assert!(seen.head.to_ascii_lowercase().contains(&key.to_ascii_lowercase()), "{}", seen.head);
         assert_eq!(seen.head.contains("anthropic-version: 2023-06-01"), api == Api::AnthropicMessages);
         let body: Value = serde_json::from_str(&seen.body).unwrap();
-        assert_eq!((&body["model"], &body["stream"]), (&json!("m"), &json!(true)));
+        // One API has both in the path.
+        let both = (json!("m"), json!(true));
+        assert!(api == Api::GeminiGenerateContent || (&body["model"], &body["stream"]) == (&both.0, &both.1));
     }
 }
 
@@ -161,12 +189,13 @@ async fn the_schemas_of_all_tools_are_translated() {
     ];
     for api in APIS {
         let body = sent(api, &request).await;
-        let tools = body["tools"].as_array().unwrap();
+        let tools = body["tools"][0].get("functionDeclarations").unwrap_or(&body["tools"]).as_array().unwrap();
         assert_eq!(tools.len(), 7);
         for (tool, (name, required)) in tools.iter().zip(required) {
             let (tool, schema) = match api {
                 Api::OpenAiChat => (&tool["function"], &tool["function"]["parameters"]),
-                _ => (tool, &tool["input_schema"]),
+                Api::AnthropicMessages => (tool, &tool["input_schema"]),
+                _ => (tool, &tool["parameters"]),
             };
             assert_eq!((&tool["name"], &schema["type"]), (&json!(name), &json!("object")));
             assert!(tool["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}");
@@ -197,6 +226,15 @@ async fn the_reminder_stands_behind_the_history() {
         (&anthropic["system"], &anthropic["messages"]),
         (&json!("be brief"), &json!([{"role": "user", "content": blocks}]))
     );
+    let responses = sent(Api::OpenAiResponses, &request).await;
+    let said =
+        |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+    let expected = (&json!("be brief"), &json!([said("hello"), said("no tools now")]));
+    assert_eq!((&responses["instructions"], &responses["input"]), expected);
+    let gemini = sent(Api::GeminiGenerateContent, &request).await;
+    let contents = json!([{"role": "user", "parts": [{"text": "hello"}, {"text": "no tools now"}]}]);
+    let expected = (&json!({"parts": [{"text": "be brief"}]}), &contents);
+    assert_eq!((&gemini["systemInstruction"], &gemini["contents"]), expected);
 }
 
 /// V01: each form of Retry-After is reported as it is, also a huge one; what is too long is the session's business.
@@ -259,7 +297,14 @@ async fn v02_v03_statuses_are_typed_and_say_whether_to_try_again() {
 async fn v04_a_request_that_does_not_fit_is_a_context_overflow() {
     let openai = json!({"error": {"message": "too big", "code": "context_length_exceeded"}}).to_string();
     let anthropic = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum"}}).to_string();
-    for (api, body) in [(Api::OpenAiChat, openai), (Api::AnthropicMessages, anthropic)] {
+    let gemini = json!({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}}).to_string();
+    let all = [
+        (Api::OpenAiChat, openai.clone()),
+        (Api::OpenAiResponses, openai),
+        (Api::AnthropicMessages, anthropic),
+        (Api::GeminiGenerateContent, gemini),
+    ];
+    for (api, body) in all {
         let error = play(api, refusal("400 Bad Request", &[], &body)).await.unwrap_err();
         assert_eq!(error.class(), RetryClass::ContextOverflow);
         let error = play(api, refusal("429 Too Many Requests", &[], &body)).await.unwrap_err();
@@ -274,6 +319,8 @@ async fn v05_v09_a_stream_cut_at_any_byte_is_whole_or_truncated() {
         let text = good(api);
         let whole_from = match api {
             Api::OpenAiChat => text.find("\"finish_reason\":\"tool_calls\"").unwrap(),
+            Api::OpenAiResponses => text.find("event: response.completed").unwrap(),
+            Api::GeminiGenerateContent => text.find("\"finishReason\":\"STOP\"").unwrap(),
             _ => text.find("\"stop_reason\":\"tool_use\"").unwrap(),
         };
         let cuts: Vec<usize> = (0..=text.len()).collect();

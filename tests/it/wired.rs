@@ -18,11 +18,9 @@ use tamtam::{
 
 use crate::support::{
     fault_server::{Act, FaultServer, Unheard, chunk, chunked_head},
-    streams::{Called, answer, body},
+    streams::{APIS, Called, answer, body, said},
     taped,
 };
-
-const APIS: [Api; 2] = [Api::OpenAiChat, Api::AnthropicMessages];
 
 fn builder(folder: &Path, api: Api, url: &str) -> Builder {
     let endpoint = Endpoint::new(api, "p", url, "m").with_key(Secret::new("sk-test"));
@@ -46,8 +44,8 @@ fn bodies(server: &FaultServer) -> Vec<Value> {
 
 /// Who says the last message of a request, and its last text.
 fn last_message(body: &Value) -> (String, String) {
-    let message = body["messages"].as_array().unwrap().last().unwrap();
-    let text = match &message["content"] {
+    let message = said(body).last().unwrap();
+    let text = match message.get("content").unwrap_or(&message["parts"]) {
         Value::String(text) => text.clone(),
         blocks => blocks.as_array().unwrap().last().unwrap()["text"].as_str().unwrap_or_default().to_owned(),
     };
@@ -127,13 +125,15 @@ async fn the_tools_of_a_request_are_the_agents_in_the_words_of_the_provider() {
         json!({"type": "object", "properties": {"what": {"type": "string", "nullable": true}}, "required": ["what"]});
     for (provider, api, of_note) in [
         ("openai", Api::OpenAiChat, &as_it_is),
-        ("gemini", Api::OpenAiChat, &of_gemini),
+        ("openai", Api::OpenAiResponses, &as_it_is),
+        ("gemini", Api::GeminiGenerateContent, &of_gemini),
         ("anthropic", Api::AnthropicMessages, &as_it_is),
     ] {
         let folder = taped::folder();
         let called = [call("note", json!({"what": "the content"})), call("bash", json!({"command": "touch ran"}))];
         let server = FaultServer::start([answer(api, "", &called), answer(api, "done", &[])]).await;
-        let known = Provider::known(provider).unwrap().with_key(Secret::new("k")).with_base_url(server.url());
+        let mut known = Provider::known(provider).unwrap().with_key(Secret::new("k")).with_base_url(server.url());
+        known.api = api;
         let router = Router::new(HttpOptions::default()).with(known);
         let model = format!("{provider}/m").parse().unwrap();
         let builder = Runtime::builder().store(folder.path().join("store")).models(Arc::new(router), model);
@@ -148,16 +148,18 @@ async fn the_tools_of_a_request_are_the_agents_in_the_words_of_the_provider() {
         let bodies = bodies(&server);
         assert_eq!(bodies.len(), 2);
         for body in &bodies {
-            let told = body["tools"].as_array().unwrap().iter().map(|tool| match api {
+            let told = body["tools"][0].get("functionDeclarations").unwrap_or(&body["tools"]);
+            let told = told.as_array().unwrap().iter().map(|tool| match api {
                 Api::OpenAiChat => (&tool["function"]["name"], &tool["function"]["parameters"]),
-                _ => (&tool["name"], &tool["input_schema"]),
+                Api::AnthropicMessages => (&tool["name"], &tool["input_schema"]),
+                _ => (&tool["name"], &tool["parameters"]),
             });
             let (names, schemas): (Vec<_>, Vec<_>) = told.unzip();
             assert_eq!(names, ["note", "read"], "{provider}");
             assert_eq!(schemas[0], of_note, "{provider}");
             assert_eq!(schemas[1]["required"], json!(["path"]), "{provider}");
         }
-        let results = bodies[1]["messages"].to_string();
+        let results = Value::from(said(&bodies[1]).clone()).to_string();
         assert!(results.contains("[note passed the hook]") && results.contains("the content"), "{results}");
         assert!(results.contains("The tool bash is not among those of this agent"), "{results}");
         assert!(!folder.path().join("ran").exists());
@@ -223,7 +225,7 @@ async fn session_retry_001_a_provider_that_cannot_be_reached_is_asked_again() {
         got_over(api, &url, listen).await.in_one_retry(ErrorKind::Network);
         assert_eq!(heard.get().unwrap().seen().len(), 1);
     };
-    tokio::join!(over(APIS[0]), over(APIS[1]));
+    tokio::join!(over(APIS[0]), over(APIS[1]), over(APIS[2]), over(APIS[3]));
 }
 
 /// SESSION-RETRY-002: the connection is reset before there is an answer; the session asks again on another one.
@@ -234,7 +236,7 @@ async fn session_retry_002_a_connection_that_is_reset_is_made_again() {
         got_over(api, &server.url(), || ()).await.in_one_retry(ErrorKind::Network);
         assert_eq!(server.seen().iter().map(|seen| seen.connection).collect::<Vec<_>>(), [0, 1]);
     };
-    tokio::join!(over(APIS[0]), over(APIS[1]));
+    tokio::join!(over(APIS[0]), over(APIS[1]), over(APIS[2]), over(APIS[3]));
 }
 
 /// SESSION-RETRY-003: the connection is terminated in the middle of an answer; the session asks again, and nothing of the first
@@ -251,5 +253,5 @@ async fn session_retry_003_a_connection_that_ends_in_mid_answer_is_made_again() 
         got_over(api, &server.url(), || ()).await.in_one_retry(ErrorKind::Truncated);
         assert_eq!(server.seen()[0].body, server.seen()[1].body, "the same request, byte for byte");
     };
-    tokio::join!(over(APIS[0]), over(APIS[1]));
+    tokio::join!(over(APIS[0]), over(APIS[1]), over(APIS[2]), over(APIS[3]));
 }

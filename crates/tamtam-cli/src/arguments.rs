@@ -230,6 +230,13 @@ pub(super) struct ModelArguments {
     /// URL of the model's provider
     #[arg(long, value_name = "URL")]
     pub(super) base_url: Option<String>,
+    /// API of the provider: chat (Chat Completions), responses, messages or gemini [default: that of the provider, else chat]
+    #[arg(long, value_name = "API", value_parser = super::quirks::api)]
+    pub(super) api: Option<tamtam::model::Api>,
+    /// How the provider's server differs from the original of its API, such as max_tokens=max_completion_tokens; may be repeated
+    /// (see docs/PROVIDERS.md)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(super) quirk: Vec<super::quirks::Quirk>,
     /// Seconds of silence after which a request is given up whose answer has not begun [default: 600 for local, else 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) first_timeout: Option<u64>,

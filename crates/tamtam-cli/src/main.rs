@@ -35,6 +35,7 @@ mod one_call;
 mod output;
 mod progress;
 mod prompt;
+mod quirks;
 mod remote;
 mod render;
 mod replay;

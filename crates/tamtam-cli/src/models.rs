@@ -15,7 +15,7 @@ use tamtam::{
     session::estimated_tokens,
 };
 
-use super::{arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file};
+use super::{arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file, quirks};
 
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -122,7 +122,7 @@ pub(super) async fn choose(
     let provider = router.providers().find(|provider| provider.name == model.provider);
     let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
     let (images, window) = (endpoint.limits.images, endpoint.limits.context);
-    let takes = Takes { images, pdf: images && endpoint.api == Api::AnthropicMessages };
+    let takes = Takes { images, pdf: images && endpoint.api != Api::OpenAiChat };
     Ok(Choice { models: Arc::new(router), model, key_from, base_url: endpoint.base_url, takes, window, found })
 }
 
@@ -161,6 +161,8 @@ pub(super) fn reasoning_back_in_words(back: ReasoningBack) -> &'static str {
 
 /// The provider with what the arguments say of its server.
 fn as_given(mut provider: Provider, given: &ModelArguments) -> Provider {
+    provider.api = given.api.unwrap_or(provider.api);
+    quirks::put(&given.quirk, &mut provider.quirks);
     let quirks = &mut provider.quirks;
     quirks.first_timeout = given.first_timeout.map(Duration::from_secs).or(quirks.first_timeout);
     quirks.images = given.images.or(quirks.images);
@@ -338,6 +340,8 @@ mod tests {
             first_timeout: Some(900),
             images: Some(true),
             reasoning_back: reasoning_back("with_calls").ok(),
+            api: quirks::api("responses").ok(),
+            quirk: vec!["schema=gemini".parse().unwrap()],
             ..given(Some("local/x"), None)
         };
         let router = router("local", &given, &Environment::of(&[])).unwrap();
@@ -345,6 +349,8 @@ mod tests {
         let local = of("local/x");
         assert_eq!((local.quirks.first_timeout, local.limits.images), (Some(Duration::from_secs(900)), true));
         assert_eq!(local.quirks.reasoning, ReasoningBack::WithCalls);
+        assert_eq!((local.api, local.quirks.schema), (Api::OpenAiResponses, tamtam::model::SchemaDialect::Gemini));
+        assert!(quirks::api("soap").is_err());
         let other = Provider::known("openai").unwrap().quirks;
         assert_eq!((other.first_timeout, other.reasoning), (None, ReasoningBack::Never));
         assert!(reasoning_back("always").is_err());

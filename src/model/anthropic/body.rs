@@ -18,16 +18,13 @@ use crate::{
     model::{
         AnswerPart, Endpoint, ModelAnswer, ReasoningBack, Request, ToolResultItem,
         assembly::calls,
-        body::begin,
-        pairs::{NO_RESULT, Said, paired, stray_text},
+        body::{Turns, add, begin},
+        pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_id, plain_name, said_by_user, write_json},
         schema::in_dialect,
     },
     words::{ids::CallId, message::FilePart},
 };
-
-/// The user's message where the API demands one and the history has none.
-const NOTHING_EARLIER: &str = "(the earlier part of this conversation is left out)";
 
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
@@ -97,12 +94,10 @@ fn tools(endpoint: &Endpoint, request: &Request) -> Vec<Value> {
 }
 
 /// The messages. Consecutive blocks of one role make one message.
-type Messages = Vec<(&'static str, Vec<Bytes>)>;
-
-fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
+fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Turns {
     let takes = Takes::of(endpoint, true);
     let text = |text: &str| blocks([text_block(text)]);
-    let mut messages = Messages::new();
+    let mut messages = Turns::new();
     for said in paired(&request.history) {
         let (role, blocks) = match said {
             Said::User(item, user) => {
@@ -110,7 +105,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
             }
             Said::Answer(item, answer) => ("assistant", item.fragment(wire, || answer_blocks(endpoint, answer))),
             Said::Result(item, result) => ("user", item.fragment(wire, || result_fragment(result, takes))),
-            Said::NoResult(call) => ("user", tool_result(call, NO_RESULT.into(), true)),
+            Said::NoResult(call, _) => ("user", tool_result(call, NO_RESULT.into(), true)),
             Said::Stray(result) => ("user", text(&stray_text(result))),
         };
         if role == "assistant" && messages.is_empty() && !blocks.is_empty() {
@@ -132,15 +127,6 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Messages {
         add(&mut messages, "user", text(NOTHING_EARLIER));
     }
     messages
-}
-
-/// Adds blocks to the message of that role, or begins one.
-fn add(messages: &mut Messages, role: &'static str, blocks: Bytes) {
-    match messages.last_mut() {
-        _ if blocks.is_empty() => {}
-        Some((newest, before)) if *newest == role => before.push(blocks),
-        _ => messages.push((role, vec![blocks])),
-    }
 }
 
 fn source(file: &FilePart, kind: &str) -> Value {

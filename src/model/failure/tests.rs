@@ -75,6 +75,18 @@ fn a_window_that_is_said_in_fields_stands_in_the_message() {
     assert!(error.message.ends_with("(5213 tokens, the window is 4096 tokens)"), "{}", error.message);
 }
 
+/// Google's refusals: a key that is none is an invalid argument by its status, and a wait stands in the details.
+#[test]
+fn the_details_of_a_refusal_are_read() {
+    let details = json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]);
+    let error = json!({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "no", "details": details}});
+    assert_eq!(kind(400, &error.to_string()), ErrorKind::Auth);
+    let details = json!([{"reason": "RATE_LIMIT"}, {"retryDelay": "37s"}]);
+    let error = json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow", "details": details}});
+    let refused = refused(Some(429), &error.to_string());
+    assert_eq!((refused.kind, refused.retry_after_ms), (ErrorKind::RateLimited, Some(37_000)));
+}
+
 /// V04
 #[test]
 fn overflow_is_known_by_code_and_by_the_words_of_each_provider() {

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        AnswerPart, Endpoint, MaxTokensField, ModelAnswer, ReasoningBack, Request, ToolResultItem,
+        AnswerPart, Endpoint, MaxTokensField, ModelAnswer, ReasoningBack, Request,
+        attached::{halves, in_halves},
         body::{begin, to_json},
         pairs::{NO_RESULT, Said, paired, stray_text},
-        pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_name, said_by_user, short_id, write_json},
+        pieces::{Piece, Takes, arguments, plain_name, said_by_user, short_id, write_json},
         schema::in_dialect,
     },
     words::ids::CallId,
@@ -67,19 +68,19 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         messages.push(message("system", &*request.system));
     }
     for said in paired(&request.history) {
-        if !matches!(said, Said::Result(..) | Said::NoResult(_)) {
+        if !matches!(said, Said::Result(..) | Said::NoResult(..)) {
             messages.extend(message_of(std::mem::take(&mut files)));
         }
         messages.push(match said {
             Said::User(item, user) => item.fragment(wire, || user_message(&said_by_user(user, takes))),
             Said::Answer(item, answer) => item.fragment(wire, || assistant(endpoint, answer)),
             Said::Result(item, result) => {
-                let fragment = item.fragment(wire, || result_fragment(result, takes));
-                let end = memchr::memchr(FILES_FOLLOW, &fragment);
-                files.extend(end.map(|end| fragment.slice(end + 1..)));
-                fragment.slice(..end.unwrap_or(fragment.len()))
+                let message = |text: &str| tool_message(&result.call, text);
+                let (message, more) = halves(&item.fragment(wire, || in_halves(result, takes, message, content)));
+                files.extend(more);
+                message
             }
-            Said::NoResult(call) => to_json(&tool_message(call, NO_RESULT)),
+            Said::NoResult(call, _) => to_json(&tool_message(call, NO_RESULT)),
             Said::Stray(result) => message("user", stray_text(result)),
         });
     }
@@ -121,36 +122,6 @@ fn user_message(pieces: &[Piece<'_>]) -> Bytes {
 
 fn tool_message(call: &CallId, content: &str) -> Value {
     json!({"role": "tool", "tool_call_id": short_id(call), "content": content})
-}
-
-/// Separates the two halves of a result's fragment. Compact JSON has no such byte: inside of a text it is escaped.
-const FILES_FOLLOW: u8 = b'\n';
-
-/// The fragment of a result: its tool message, and after it the parts of its images, if it has any. An item keeps one fragment,
-/// so both are in it.
-fn result_fragment(result: &ToolResultItem, takes: Takes) -> Bytes {
-    let attachments: Vec<Piece<'_>> = result.attachments.iter().map(|file| file_piece(file, takes)).collect();
-    let mut text = result.content.clone();
-    for more in attachments.iter().filter_map(Piece::text) {
-        text.push('\n');
-        text.push_str(more);
-    }
-    let text = if text.trim().is_empty() { NO_OUTPUT } else { &text };
-    let mut out = Vec::new();
-    write_json(&mut out, &tool_message(&result.call, text));
-    let files: Vec<_> = attachments.iter().filter(|piece| piece.text().is_none()).collect();
-    if !files.is_empty() {
-        out.push(FILES_FOLLOW);
-        write_json(
-            &mut out,
-            &json!({"type": "text", "text": format!("Files of the result of {} (data, not words of the user):", result.name)}),
-        );
-        for file in files {
-            out.push(b',');
-            write_json(&mut out, &content(file));
-        }
-    }
-    out.into()
 }
 
 /// The message of an answer; empty if it has neither text nor calls, because servers refuse an empty message.

@@ -14,11 +14,21 @@ use crate::{
     model::{
         AnswerPart, ErrorKind, ModelError, ReasoningBack,
         assembly::CALLS_MAX,
+        counted::{Counted, Paths},
         sse::Event,
-        wire::{Draft, Step, Wire, take_figure},
+        wire::{Draft, Step, Wire},
     },
     words::message::{Finish, Span},
-    words::usage::Usage,
+};
+
+/// Where the servers put their figures.
+const PATHS: Paths = Paths {
+    input: &["/prompt_tokens"],
+    output: &["/completion_tokens"],
+    cache_read: &["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"],
+    cache_write: &["/prompt_tokens_details/cache_write_tokens"],
+    reasoning: &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"],
+    total: &["/total_tokens"],
 };
 
 /// The state of reading one stream.
@@ -73,7 +83,7 @@ impl Wire for ChatReading {
         let usages = [&chunk["usage"], &chunk["x_groq"]["usage"], &choice["usage"]];
         let usage = usages.into_iter().find(|usage| usage.is_object());
         if let Some(usage) = usage {
-            draft.usage = self.counted.read(usage);
+            draft.usage = self.counted.read(usage, &PATHS);
         }
         if choice.is_null() {
             return Ok(if usage.is_some() { Step::Something } else { Step::Nothing });
@@ -259,48 +269,6 @@ fn join_detail(details: &mut Vec<Value>, piece: &Value) {
             _ => {
                 entry.insert(name.clone(), value.clone());
             }
-        }
-    }
-}
-
-/// The newest figures of the server, as it counts them.
-#[derive(Default)]
-struct Counted {
-    prompt: u64,
-    completion: u64,
-    cache_read: u64,
-    cache_write: u64,
-    reasoning: u64,
-    total: u64,
-}
-
-impl Counted {
-    /// Takes the figures of one event over those before, and returns the usage by all of them. Figures that are missing, negative
-    /// or absurd become 0 or the largest number, never a panic.
-    fn read(&mut self, usage: &Value) -> Usage {
-        let places: [(&mut u64, &[&str]); 6] = [
-            (&mut self.prompt, &["/prompt_tokens"]),
-            (&mut self.completion, &["/completion_tokens"]),
-            (
-                &mut self.cache_read,
-                &["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"],
-            ),
-            (&mut self.cache_write, &["/prompt_tokens_details/cache_write_tokens"]),
-            (&mut self.reasoning, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]),
-            (&mut self.total, &["/total_tokens"]),
-        ];
-        for (place, paths) in places {
-            take_figure(place, paths.iter().find_map(|path| usage.pointer(path).filter(|n| n.is_number())));
-        }
-        let Counted { prompt, completion, cache_read, cache_write, reasoning, total } = *self;
-        // Most servers count reasoning within the completion; a few count it separately, which their total reveals.
-        let is_beside = reasoning > 0 && total == prompt.saturating_add(completion).saturating_add(reasoning);
-        Usage {
-            input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
-            output: if is_beside { completion } else { completion.saturating_sub(reasoning) },
-            reasoning: if is_beside { reasoning } else { reasoning.min(completion) },
-            cache_read,
-            cache_write,
         }
     }
 }

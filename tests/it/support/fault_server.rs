@@ -1,7 +1,7 @@
 //! An HTTP server that follows a script, byte by byte: on loopback, for faults that no well-behaved server makes.
 //!
-//! Each request gets the next script; a script is a list of acts. Nothing outlives the server value: dropping it ends its
-//! connections.
+//! Each request gets the next script; a script is a list of acts. A request that the real API would refuse (`strict`) is refused
+//! whatever the script says, and fails the test. Nothing outlives the server value: dropping it ends its connections.
 
 use std::{
     collections::VecDeque,
@@ -14,6 +14,8 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
+
+use super::strict;
 
 /// One thing that the server does.
 #[derive(Clone, Debug)]
@@ -51,6 +53,8 @@ struct State {
     /// Asked where there is no script.
     answer: Option<Answer>,
     seen: Vec<Seen>,
+    /// Why requests were refused that the real API would refuse.
+    unfit: Vec<String>,
     gone: usize,
 }
 
@@ -128,6 +132,8 @@ impl Unheard {
 impl Drop for FaultServer {
     fn drop(&mut self) {
         self.accepting.abort();
+        let unfit = std::mem::take(&mut self.state.lock().unwrap().unfit);
+        assert!(unfit.is_empty() || std::thread::panicking(), "requests that the API refuses: {unfit:#?}");
     }
 }
 
@@ -135,10 +141,19 @@ async fn serve(mut stream: TcpStream, connection: usize, state: Arc<Mutex<State>
     while let Some((head, body)) = read_request(&mut stream).await {
         let script = {
             let mut state = state.lock().unwrap();
+            let fits = strict::check(&head, &body);
             let seen = Seen { head, body, connection };
             let answered = state.answer.as_ref().map(|answer| answer(&seen, &state.seen));
             state.seen.push(seen);
-            answered.or_else(|| state.scripts.pop_front()).unwrap_or_default()
+            let script = answered.or_else(|| state.scripts.pop_front()).unwrap_or_default();
+            match fits {
+                Ok(()) => script,
+                Err(why) => {
+                    let error = serde_json::json!({"error": {"message": why, "type": "invalid_request_error"}});
+                    state.unfit.push(why);
+                    refusal("400 Bad Request", &[], &error.to_string())
+                }
+            }
         };
         let mut keep_open = false;
         for act in script {

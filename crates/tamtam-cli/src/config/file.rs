@@ -74,11 +74,11 @@ pub(crate) fn parse(layer: Layer, path: &Path, text: &str) -> Result<Said, Failu
             continue;
         }
         let of_table = match (&**name.get_ref(), value.get_ref()) {
-            ("sandbox", DeValue::Table(table)) => Some(table),
+            ("sandbox" | "quirks", DeValue::Table(table)) => Some(table),
             _ => None,
         };
-        let within =
-            of_table.into_iter().flatten().map(|(key, value)| (key, format!("sandbox.{}", key.get_ref()), value));
+        let of = name.get_ref();
+        let within = of_table.into_iter().flatten().map(|(key, value)| (key, format!("{of}.{}", key.get_ref()), value));
         let single = of_table.is_none().then(|| (name, name.get_ref().to_string(), value));
         for (key, name, value) in within.chain(single) {
             let (name, value) =

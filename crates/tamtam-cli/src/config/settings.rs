@@ -11,7 +11,7 @@ use tamtam::session::OnBreach;
 
 use crate::{
     arguments::{Survives, TurnArguments},
-    budget, models, network,
+    budget, models, network, quirks,
 };
 
 /// A setting.
@@ -39,12 +39,21 @@ const fn process(setting: Setting) -> Setting {
     Setting { of_session: false, ..setting }
 }
 
+/// Of the server of the model.
+const fn of_server(name: &'static str, takes: &'static str) -> Setting {
+    Setting { of_model: true, ..process(setting(name, takes, "that of the provider")) }
+}
+
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 26] = [
+pub(super) const ALL: [Setting; 32] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
         ..process(setting("base_url", "the URL of the model's provider", "that of the provider"))
+    },
+    Setting {
+        of_model: true,
+        ..process(setting("api", "chat, responses, messages or gemini", "that of the provider, else chat"))
     },
     Setting { of_model: true, ..process(setting("first_timeout", "a number of seconds", "600 for local, else 300")) },
     Setting {
@@ -55,6 +64,11 @@ pub(super) const ALL: [Setting; 26] = [
         of_model: true,
         ..process(setting("reasoning_back", "never, with_calls or details", "that of the provider"))
     },
+    of_server("quirks.max_tokens", "max_tokens or max_completion_tokens"),
+    of_server("quirks.stream_options", "true or false"),
+    of_server("quirks.schema", "plain or gemini"),
+    of_server("quirks.cache_marks", "true or false"),
+    of_server("quirks.image_bytes_max", "a number of bytes"),
     setting("agent", "the name of an agent", "build"),
     setting(
         "permission",
@@ -109,6 +123,7 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
     match name {
         "model" => fill(&mut turn.model.model, model(text)?),
         "base_url" => fill(&mut turn.model.base_url, url(text)?),
+        "api" => fill(&mut turn.model.api, quirks::api(text)?),
         "first_timeout" => {
             let seconds = text.parse().ok().filter(|seconds: &u64| *seconds > 0);
             fill(&mut turn.model.first_timeout, seconds.ok_or_else(|| format!("{text} must be 1 or more"))?)
@@ -160,6 +175,7 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         "ca" => fill(&mut turn.model.network.ca, PathBuf::from(named(text)?)),
         "ask_limit" => fill(&mut turn.ask_limit, text.parse()?),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.set(name, text),
+        name if name.starts_with("quirks.") => quirks::fill(&name["quirks.".len()..], text, &mut turn.model.quirk),
         _ => Err("unknown setting".to_owned()),
     }
 }
@@ -196,6 +212,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
     match name {
         "model" => turn.model.model.clone(),
         "base_url" => turn.model.base_url.as_deref().map(models::shown),
+        "api" => turn.model.api.map(|api| quirks::api_in_words(api).to_owned()),
         "first_timeout" => turn.model.first_timeout.map(|seconds| seconds.to_string()),
         "images" => turn.model.images.map(|images| images.to_string()),
         "reasoning_back" => turn.model.reasoning_back.map(|back| models::reasoning_back_in_words(back).to_owned()),
@@ -231,6 +248,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
         "ca" => turn.model.network.ca.as_ref().map(|file| file.display().to_string()),
         "ask_limit" => turn.ask_limit.map(|limit| limit.to_string()),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.get(name),
+        name if name.starts_with("quirks.") => quirks::get(&name["quirks.".len()..], &turn.model.quirk),
         _ => None,
     }
 }

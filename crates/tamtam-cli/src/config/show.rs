@@ -86,6 +86,7 @@ fn flag(name: &str) -> String {
     match name {
         "redact" => "--no-redact".to_owned(),
         "sandbox.mode" => "--sandbox".to_owned(),
+        name if name.starts_with("quirks.") => "--quirk".to_owned(),
         name => format!("--{}", name.replace(['_', '.'], "-")),
     }
 }

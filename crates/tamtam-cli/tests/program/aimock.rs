@@ -1,4 +1,4 @@
-//! `tamtam run --json` against a mock server that we did not write, over both wires, judged by the requests: the
+//! `tamtam run --json` against a mock server that we did not write, over each wire, judged by the requests: the
 //! server's journal shows which came and that each had its fixture, and a tap on the line shows their bytes (the
 //! journal shows a Messages request rewritten as a Chat Completions one, with its blocks in another order).
 
@@ -51,7 +51,7 @@ impl Lab {
     fn with_hook(wire: Wire, fixtures: &[Value], hook: impl Fn(&OnItsWay<'_>) + Send + Sync + 'static) -> Lab {
         let folder = taped::folder();
         std::fs::create_dir(folder.path().join("work")).unwrap();
-        let server = Aimock::start(folder.path(), fixtures);
+        let server = Aimock::start(folder.path(), &placed(wire, fixtures));
         let (address, mark) = (server.address(), Mark::new());
         let marked = mark.clone();
         let tap = Tap::start(address, move |number, asked| {
@@ -85,12 +85,14 @@ impl Lab {
     fn run_with(&self, more: &[&str], prompt: &str) -> Tamtam {
         let address = self.tap.address();
         let (model, url) = match self.wire {
-            Wire::OpenAi => ("openai/gpt-4o", format!("http://{address}/v1")),
+            Wire::OpenAi | Wire::Responses => ("openai/gpt-4o", format!("http://{address}/v1")),
             Wire::Anthropic => ("anthropic/claude-sonnet-4-5", format!("http://{address}")),
+            Wire::Gemini => ("gemini/gemini-2.5-flash", format!("http://{address}/v1beta")),
         };
+        let api: &[&str] = if self.wire == Wire::Responses { &["--api", "responses"] } else { &[] };
         // Both folders are named as one would type them.
         let arguments = ["run", "--json", "--permission", "auto", "--workspace", "work", "--store", "store"];
-        let arguments = [&arguments[..], more, &["--model", model, "--base-url", &url, prompt]].concat();
+        let arguments = [&arguments[..], more, api, &["--model", model, "--base-url", &url, prompt]].concat();
         Tamtam::start(&arguments, self.home(), &self.mark, &[])
     }
 
@@ -102,7 +104,12 @@ impl Lab {
     /// The requests as bytes, with the journal as the witness that they are all there were, and that none went unmatched.
     fn asked(&self) -> Vec<Asked> {
         let (asked, journal) = (self.tap.asked(), self.server.journal());
-        let path = if self.wire == Wire::OpenAi { "/v1/chat/completions" } else { "/v1/messages" };
+        let path = match self.wire {
+            Wire::OpenAi => "/v1/chat/completions",
+            Wire::Responses => "/v1/responses",
+            Wire::Anthropic => "/v1/messages",
+            Wire::Gemini => "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+        };
         assert_eq!(journal.len(), asked.len());
         for (entry, asked) in journal.iter().zip(&asked) {
             assert_eq!(entry["path"], path);
@@ -130,8 +137,27 @@ impl Lab {
     }
 }
 
-/// Runs a test over both wires.
-macro_rules! over_both_wires {
+/// The fixtures with their places as the server counts them: with the Responses API, where each text and each call is an item, it
+/// takes each for an answer.
+fn placed(wire: Wire, fixtures: &[Value]) -> Vec<Value> {
+    let mut placed = fixtures.to_vec();
+    if wire == Wire::Responses {
+        let items = |fixture: &Value| {
+            let response = &fixture["response"];
+            u64::from(response["content"].is_string()) + response["toolCalls"].as_array().map_or(0, Vec::len) as u64
+        };
+        for fixture in &mut placed {
+            let Some(nth) = fixture["match"]["turnIndex"].as_u64() else { continue };
+            // Of several answers to one request, the last is the one that was given.
+            let given = (0..nth).filter_map(|of| fixtures.iter().rfind(|before| before["match"]["turnIndex"] == of));
+            fixture["match"]["turnIndex"] = given.map(items).sum::<u64>().into();
+        }
+    }
+    placed
+}
+
+/// Runs a test over each wire.
+macro_rules! over_each_wire {
     ($($(#[$about:meta])* $name:ident;)*) => {
         $(mod $name {
             use crate::support::said::Wire;
@@ -144,10 +170,22 @@ macro_rules! over_both_wires {
 
             $(#[$about])*
             #[test]
+            fn responses() {
+                super::$name(Wire::Responses);
+            }
+
+            $(#[$about])*
+            #[test]
+            fn gemini() {
+                super::$name(Wire::Gemini);
+            }
+
+            $(#[$about])*
+            #[test]
             fn anthropic() {
                 super::$name(Wire::Anthropic);
             }
         })*
     };
 }
-use over_both_wires;
+use over_each_wire;

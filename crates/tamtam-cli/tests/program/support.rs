@@ -11,8 +11,11 @@ pub(crate) mod marked;
 #[path = "../../../../tests/it/support/rng.rs"]
 pub(crate) mod rng;
 pub(crate) mod said;
+#[allow(dead_code, reason = "the tests of the library use more of it")]
 #[path = "../../../../tests/it/support/streams.rs"]
 pub(crate) mod streams;
+#[path = "../../../../tests/it/support/strict.rs"]
+pub(crate) mod strict;
 pub(crate) mod tamtam;
 pub(crate) mod tap;
 #[path = "../../../../tests/it/support/taped.rs"]

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Api, Delta, Endpoint, ErrorKind, History, ModelAnswer, Request, wire};
+use crate::model::{Api, Delta, Endpoint, ErrorKind, ModelAnswer, samples};
 use crate::words::usage::Usage;
 
 fn read_all(events: &[Value]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
@@ -16,18 +16,7 @@ fn read_all(events: &[Value]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
 fn read_texts(back: ReasoningBack, events: &[String]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
     let mut endpoint = Endpoint::new(Api::AnthropicMessages, "anthropic", "http://h", "m");
     endpoint.quirks.reasoning = back;
-    let mut deltas = Vec::new();
-    let mut push = |delta| deltas.push(delta);
-    let mut reading = wire::Reading::new(&endpoint, &Request::new(History::default()), &mut push);
-    let mut failed = None;
-    for event in events {
-        if let Err(error) = reading.event(&Event { data: event.clone(), ..Event::default() }) {
-            failed = Some(error);
-            break;
-        }
-    }
-    let answer = failed.map_or_else(|| reading.finish(), Err);
-    (answer, deltas)
+    samples::read(&endpoint, events)
 }
 
 fn start(index: u64, block: Value) -> Value {

@@ -5,7 +5,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{Api, Delta, Endpoint, History, ModelAnswer, Request, wire};
+use crate::{
+    model::{Api, Delta, Endpoint, ModelAnswer, samples},
+    words::usage::Usage,
+};
 
 fn endpoint(reasoning: ReasoningBack) -> Endpoint {
     let mut endpoint = Endpoint::new(Api::OpenAiChat, "p", "http://h", "m");
@@ -14,20 +17,7 @@ fn endpoint(reasoning: ReasoningBack) -> Endpoint {
 }
 
 fn read_as(reasoning: ReasoningBack, chunks: &[&str]) -> (Result<ModelAnswer, ModelError>, Vec<Delta>) {
-    let mut deltas = Vec::new();
-    let mut push = |delta| deltas.push(delta);
-    let endpoint = endpoint(reasoning);
-    let mut reading = wire::Reading::new(&endpoint, &Request::new(History::default()), &mut push);
-    let mut failed = None;
-    for chunk in chunks {
-        let event = Event { data: (*chunk).to_owned(), ..Event::default() };
-        if let Err(error) = reading.event(&event) {
-            failed = Some(error);
-            break;
-        }
-    }
-    let answer = failed.map_or_else(|| reading.finish(), Err);
-    (answer, deltas)
+    samples::read(&endpoint(reasoning), chunks)
 }
 
 fn read(chunks: &[&str]) -> ModelAnswer {
@@ -272,7 +262,7 @@ fn empty_and_refused_answers_are_answers() {
 /// V17
 #[test]
 fn usage_is_never_negative_and_reasoning_is_counted_once() {
-    let usage = |usage: serde_json::Value| Counted::default().read(&usage);
+    let usage = |usage: serde_json::Value| Counted::default().read(&usage, &PATHS);
     assert_eq!(usage(json!({})), Usage::default());
     assert_eq!(usage(json!({"prompt_tokens": -5, "completion_tokens": "x"})), Usage::default());
     let beside = usage(

@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::session::{TaskResult, TaskStatus};
 
-use super::{Lab, OnItsWay, over_both_wires};
+use super::{Lab, OnItsWay};
 use crate::support::{
     aimock::{add, call},
     http::Asked,
@@ -19,9 +19,24 @@ use crate::support::{
     tamtam::{Ended, LIMIT, event, is_event},
 };
 
-over_both_wires! {
-    /// L-01, O-11, O-15, O-17, O-25, C-08
-    a_person_approves_a_plan_and_two_tasks_carry_it_out;
+/// L-01, O-11, O-15, O-17, O-25, C-08: over the wires where the server counts an answer as one, whatever is in it.
+mod a_person_approves_a_plan_and_two_tasks_carry_it_out {
+    use crate::support::said::Wire;
+
+    #[test]
+    fn openai() {
+        super::a_person_approves_a_plan_and_two_tasks_carry_it_out(Wire::OpenAi);
+    }
+
+    #[test]
+    fn anthropic() {
+        super::a_person_approves_a_plan_and_two_tasks_carry_it_out(Wire::Anthropic);
+    }
+
+    #[test]
+    fn gemini() {
+        super::a_person_approves_a_plan_and_two_tasks_carry_it_out(Wire::Gemini);
+    }
 }
 
 const PROMPT: &str = "find the gong";

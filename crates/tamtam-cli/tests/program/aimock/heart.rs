@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Lab, over_both_wires};
+use super::{Lab, over_each_wire};
 use crate::support::{
     aimock::{answer, call},
     said::{Said, Wire},
     tamtam::{event, is_event},
 };
 
-over_both_wires! {
+over_each_wire! {
     /// B-23
     hello_py_is_written_and_the_turn_ends;
     text_is_shown_while_the_answer_still_streams;

@@ -7,14 +7,14 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Lab, over_both_wires};
+use super::{Lab, over_each_wire};
 use crate::support::{
     aimock::{answer, call},
     said::{Said, Wire},
     tamtam::{Ended, LIMIT, Tamtam, event, is_event},
 };
 
-over_both_wires! {
+over_each_wire! {
     /// T-02: by default the running call finishes, and those behind it are skipped.
     a_steering_message_skips_the_calls_that_have_not_started;
     /// Promise 10: what the message aborts is gone, with all it started, before the model is asked again.

@@ -1,4 +1,4 @@
-//! What a request tells the model, read from its body: the same for both wires.
+//! What a request tells the model, read from its body: the same for all wires.
 
 use serde_json::Value;
 
@@ -6,7 +6,9 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     OpenAi,
+    Responses,
     Anthropic,
+    Gemini,
 }
 
 /// One thing that was said, in the order of the body.
@@ -21,11 +23,53 @@ pub(crate) enum Said {
 
 /// All that a body says, but for the system prompt.
 pub(crate) fn said(wire: Wire, body: &Value) -> Vec<Said> {
-    let messages = body["messages"].as_array().unwrap();
+    let list = |name: &str| body[name].as_array().unwrap().iter();
     match wire {
-        Wire::OpenAi => messages.iter().filter_map(openai).collect(),
-        Wire::Anthropic => messages.iter().flat_map(anthropic).collect(),
+        Wire::OpenAi => list("messages").filter_map(openai).collect(),
+        Wire::Anthropic => list("messages").flat_map(anthropic).collect(),
+        Wire::Responses => list("input").fold(Vec::new(), responses),
+        Wire::Gemini => list("contents").flat_map(gemini).collect(),
     }
+}
+
+/// The text and the calls of one answer are items of their own.
+fn responses(mut before: Vec<Said>, item: &Value) -> Vec<Said> {
+    let text_of = || text(&item["content"]);
+    let more = match item["type"].as_str().unwrap() {
+        "message" if item["role"] == "user" => Said::User(text_of()),
+        "message" => Said::Model(text_of(), Vec::new()),
+        "function_call" => {
+            let arguments = serde_json::from_str(item["arguments"].as_str().unwrap()).unwrap();
+            Said::Model(String::new(), vec![(word(&item["call_id"]), word(&item["name"]), arguments)])
+        }
+        "function_call_output" => Said::Result(word(&item["call_id"]), text(&item["output"])),
+        other => panic!("unknown item {other}"),
+    };
+    match (before.last_mut(), more) {
+        (Some(Said::Model(text, calls)), Said::Model(more, further)) => {
+            text.push_str(&more);
+            calls.extend(further);
+        }
+        (_, more) => before.push(more),
+    }
+    before
+}
+
+fn gemini(content: &Value) -> Vec<Said> {
+    let parts = content["parts"].as_array().unwrap();
+    if content["role"] == "model" {
+        let calls = parts.iter().filter_map(|part| part.get("functionCall"));
+        let calls = calls.map(|call| (word(&call["id"]), word(&call["name"]), call["args"].clone()));
+        return vec![Said::Model(text(&content["parts"]), calls.collect())];
+    }
+    let parts = parts.iter().map(|part| match part.get("functionResponse") {
+        Some(result) => {
+            let said = &result["response"];
+            Said::Result(word(&result["id"]), word(said.get("output").unwrap_or(&said["error"])))
+        }
+        None => Said::User(word(&part["text"])),
+    });
+    parts.collect()
 }
 
 /// The texts of the user's messages.
