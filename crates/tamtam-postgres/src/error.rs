@@ -6,7 +6,7 @@
 
 use std::{error::Error as _, io, sync::Arc};
 
-use tamtam::tape::TapeError;
+use tamtam::{Seq, SessionId, tape::TapeError};
 use tokio_postgres::error::{DbError, SqlState};
 
 /// Why PostgreSQL did not do what was asked of it.
@@ -38,6 +38,18 @@ pub enum PostgresError {
         code: String,
         /// What the server said.
         message: String,
+    },
+    /// The database does not have what it had acknowledged: it was restored from a backup, or a replica took over that did not have
+    /// the last commits. Nothing is written behind the gap.
+    #[error(
+        "the database went back behind entry {seq} of session {session}, which it had acknowledged: open the session again to go on \
+         from what is there"
+    )]
+    WentBack {
+        /// Which session.
+        session: SessionId,
+        /// The last entry that was acknowledged.
+        seq: Seq,
     },
     /// The tables of this schema are missing or of an earlier version.
     #[error(

@@ -11,7 +11,7 @@
 //! The fence is what makes a lost answer decidable: it waits for a statement that still runs on the server and refuses one that comes
 //! later. What is not on the tape behind it never will be, and is sent again. A change must keep that order.
 //!
-//! Rows are locked in the order of their sessions, so no two statements of this library wait for each other in a circle.
+//! The statements are in `statements.rs`, and what goes together in `batch.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -29,66 +29,17 @@ use tokio_postgres::{Client, Config, Row, Statement, types::ToSql};
 
 use crate::{
     PostgresError,
+    batch::Batch,
     node::{Job, Shared},
     pool::{PATIENCE, STATEMENT_MAX, connect},
     schema::in_schema,
+    statements::{APPEND, FENCE, HOLDERS, LEASE, MARK_OPEN, WRITTEN},
     tape::{Rows, Tape},
 };
-
-/// How many appends and bytes go with one statement. One append may be larger.
-const BATCH_MAX: usize = 256;
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The pauses between two tries to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-
-const APPEND: &str = "
-with asked as materialized (select * from unnest($1::text[], $2::bigint[]) as a(session, epoch)),
-held as materialized (
-    select s.session from $schema.sessions s join asked a on s.session = a.session and s.epoch = a.epoch
-    order by s.session for share of s),
-taken as (
-    insert into $schema.entries (session, seq, time, more, anchor, begins, sum, bytes, line)
-    select r.* from unnest($3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::boolean[], $9::text[],
-        $10::bigint[], $11::text[]) as r(session, seq, time, more, anchor, begins, sum, bytes, line)
-    join held h on h.session = r.session)
-select session from held";
-
-/// `$3` seconds from now, or no more if they are 0.
-const LEASE: &str = "
-with asked as materialized (select * from unnest($1::text[], $2::bigint[]) as a(session, epoch)),
-held as materialized (
-    select s.session from $schema.sessions s join asked a on s.session = a.session and s.epoch = a.epoch
-    order by s.session for no key update of s)
-update $schema.sessions s
-set expires = case when $3::float8 > 0 then clock_timestamp() + make_interval(secs => $3::float8) else '-infinity' end
-from held h where s.session = h.session returning s.session";
-
-const FENCE: &str = "
-with held as materialized (
-    select s.session from $schema.sessions s where s.session = any($1::text[]) and s.node = $2
-    order by s.session for no key update of s)
-update $schema.sessions s
-set epoch = nextval('$schema.epochs'), expires = clock_timestamp() + make_interval(secs => $3::float8)
-from held h where s.session = h.session returning s.session, s.epoch";
-
-const MARK_OPEN: &str = "
-with asked as materialized (select * from unnest($1::text[], $2::text[], $3::boolean[]) as a(session, about, wanted)),
-held as materialized (
-    select s.session from $schema.sessions s join asked a on s.session = a.session order by s.session for share of s),
-cleared as (
-    delete from $schema.marks m using asked a where m.mark = 'open' and m.session = a.session and not a.wanted)
-insert into $schema.marks (mark, session, fork, about)
-select 'open', a.session, '', a.about from asked a join held h on h.session = a.session where a.wanted
-on conflict (mark, session, fork) do update set about = excluded.about";
-
-const WRITTEN: &str = "
-select e.session from $schema.entries e
-join unnest($1::text[], $2::bigint[], $3::text[]) as a(session, seq, sum)
-on e.session = a.session and e.seq = a.seq and e.sum = a.sum";
-
-const HOLDERS: &str = "select session, node, pid, host from $schema.sessions where session = any($1::text[])";
 
 /// The connection, with what is prepared on it.
 struct Link {
@@ -168,30 +119,12 @@ impl Keeper {
         if is_due {
             self.next_beat = Instant::now() + self.shared.lease / 4;
         }
-        match self.batch() {
+        match Batch::next(&mut self.pending) {
             Batch::Nothing => Ok(()),
             Batch::Appends(appends) => self.append(appends).await,
             Batch::Releases(tapes) => self.release(tapes).await,
             Batch::Marks(marks) => self.mark(marks).await,
         }
-    }
-
-    /// The first job, and those of its kind that may go with it: no job overtakes another one of its session.
-    fn batch(&mut self) -> Batch {
-        let mut batch = Batch::Nothing;
-        let (mut seen, mut left, mut size) = (BTreeSet::new(), VecDeque::new(), 0);
-        for job in mem::take(&mut self.pending) {
-            let is_first_of_session = seen.insert(job.session().clone());
-            let fits = size == 0 || size + job.size() <= BATCH_BYTES_MAX;
-            if is_first_of_session && fits && batch.len() < BATCH_MAX {
-                size += job.size();
-                left.extend(batch.take(job));
-            } else {
-                left.push_back(job);
-            }
-        }
-        self.pending = left;
-        batch
     }
 
     /// Connects if there is no connection, and settles what the last one left open.
@@ -315,6 +248,8 @@ impl Keeper {
     async fn insert(&self, batch: &[(Arc<Tape>, Rows)]) -> Result<BTreeSet<String>, PostgresError> {
         let names: Vec<&str> = batch.iter().map(|(tape, _)| tape.session.as_str()).collect();
         let epochs: Vec<i64> = batch.iter().map(|(tape, _)| tape.state().epoch).collect();
+        let lasts: Vec<i64> = batch.iter().map(|(_, rows)| rows.last.0).collect();
+        let last_sums: Vec<&str> = batch.iter().map(|(_, rows)| rows.last.1.as_str()).collect();
         let rows = || {
             batch
                 .iter()
@@ -329,8 +264,10 @@ impl Keeper {
         let sums: Vec<&str> = rows().map(|(.., row)| row.sum.as_str()).collect();
         let bytes: Vec<i64> = rows().map(|(.., row)| row.bytes).collect();
         let lines: Vec<&str> = rows().map(|(.., row)| row.line.as_str()).collect();
-        let values: [&(dyn ToSql + Sync); 11] =
-            [&names, &epochs, &sessions, &seqs, &times, &more, &anchors, &begins, &sums, &bytes, &lines];
+        let values: [&(dyn ToSql + Sync); 13] = [
+            &names, &epochs, &lasts, &last_sums, &sessions, &seqs, &times, &more, &anchors, &begins, &sums, &bytes,
+            &lines,
+        ];
         let link = self.link()?;
         let held = answered(link.client.query(&link.append, &values)).await?;
         let held = held.map_err(|error| self.refusal("append", &error))?;
@@ -394,7 +331,7 @@ impl Keeper {
         }
     }
 
-    /// Notes that these sessions are another's, and whose.
+    /// Notes that these sessions are not this node's any more, and whose.
     async fn lose(&self, client: &Client, lost: &[Arc<Tape>]) -> Result<(), PostgresError> {
         if lost.is_empty() {
             return Ok(());
@@ -407,8 +344,10 @@ impl Keeper {
         };
         let holders: BTreeMap<&str, Holder> = holders.iter().map(|row| (row.get(0), holder(row))).collect();
         for tape in lost {
-            let session = tape.session.clone();
+            let (session, seq) = (tape.session.clone(), tape.state().lines.seq());
             tape.lose(match holders.get(session.as_str()) {
+                // Nobody took it: the epoch or the last line of this claim is gone.
+                Some(by) if by.owner == self.shared.id => PostgresError::WentBack { session, seq }.into(),
                 Some(by) => TapeError::Claimed { session, by: by.clone() },
                 None => TapeError::Missing { session },
             });
@@ -496,40 +435,4 @@ fn unreachable_or(op: &'static str, error: &tokio_postgres::Error) -> PostgresEr
 async fn answered<T>(answer: impl Future<Output = T>) -> Result<T, PostgresError> {
     let answer = timeout(STATEMENT_MAX + PATIENCE, answer).await;
     answer.map_err(|_| PostgresError::Unreachable { message: "the server does not answer".to_owned() })
-}
-
-enum Batch {
-    Nothing,
-    Appends(Vec<(Arc<Tape>, Rows)>),
-    Releases(Vec<(Arc<Tape>, Option<GivenBack>)>),
-    Marks(Vec<(SessionId, String, bool)>),
-}
-
-impl Batch {
-    fn len(&self) -> usize {
-        match self {
-            Batch::Nothing => 0,
-            Batch::Appends(appends) => appends.len(),
-            Batch::Releases(tapes) => tapes.len(),
-            Batch::Marks(marks) => marks.len(),
-        }
-    }
-
-    /// Takes a job, or gives it back if it is of another kind.
-    fn take(&mut self, job: Job) -> Option<Job> {
-        if let Batch::Nothing = self {
-            *self = match &job {
-                Job::Append(..) => Batch::Appends(Vec::new()),
-                Job::Release(..) => Batch::Releases(Vec::new()),
-                Job::MarkOpen { .. } => Batch::Marks(Vec::new()),
-            };
-        }
-        match (self, job) {
-            (Batch::Appends(appends), Job::Append(tape, rows)) => appends.push((tape, rows)),
-            (Batch::Releases(tapes), Job::Release(tape, then)) => tapes.push((tape, then)),
-            (Batch::Marks(marks), Job::MarkOpen { session, about, set }) => marks.push((session, about, set)),
-            (_, job) => return Some(job),
-        }
-        None
-    }
 }

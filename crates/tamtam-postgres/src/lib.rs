@@ -12,12 +12,15 @@
 //! change must keep: every write of a tape carries the epoch of its claim in the same statement; rows of entries are never updated;
 //! no clock but the server's decides.
 
+mod batch;
 mod error;
 mod keeper;
 mod node;
 mod options;
 mod pool;
+mod read;
 mod schema;
+mod statements;
 mod store;
 mod tape;
 mod thread;

@@ -51,6 +51,8 @@ pub(crate) struct Rows {
     pub(crate) rows: Vec<Row>,
     pub(crate) size: usize,
     after: TapeLines,
+    /// The number and the checksum of the line that they continue.
+    pub(crate) last: (i64, String),
     /// Whether a statement with it was sent, and its answer was lost.
     pub(crate) was_sent: bool,
 }
@@ -99,7 +101,8 @@ impl State {
             Row { seq: entry.seq.0 as i64, time: entry.time.0 as i64, more, bytes, sum, line }
         });
         let rows = rows.collect();
-        Ok(Rows { anchor, begins, rows, size, after, was_sent: false })
+        let last = (self.lines.seq().0 as i64, self.lines.sum().to_owned());
+        Ok(Rows { anchor, begins, rows, size, after, last, was_sent: false })
     }
 }
 

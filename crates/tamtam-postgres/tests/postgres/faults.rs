@@ -248,6 +248,31 @@ fn a_role_with_the_least_privileges_has_all_that_a_node_needs() {
     assert_eq!((store.names().unwrap(), store.marks(Mark::Open, None).unwrap()), (vec![], vec![]));
 }
 
+/// A replica took over that had not got the last commit: nothing is written behind the gap, and who opens the session again goes on
+/// from what is there.
+#[test]
+fn a_database_that_went_back_is_noticed_before_anything_is_written() {
+    let options = shared().database();
+    let store = Postgres::open(&options).unwrap();
+    let mut tape = Tape::create(&store, "s");
+    for seq in 1..=3 {
+        tape.append(&[entry(seq)]).unwrap();
+    }
+    let ask = |sql: &str| crate::server::sql(&shared().address(), &sql.replace("$.", &format!("{}.", options.schema)));
+    ask("delete from $.entries where seq = 3");
+    let error = tape.append(&[entry(4)]).unwrap_err();
+    assert_eq!(inside(&error), Some(&PostgresError::WentBack { session: id("s"), seq: Seq(3) }));
+    assert_eq!(ask("select seq from $.entries order by seq"), ["1", "2"]);
+    drop(tape);
+    let (mut tape, read) = Tape::load(&store, "s");
+    assert_eq!(read, entries(1..=2));
+    assert_eq!(tape.append(&[entry(3)]).unwrap(), Seq(3));
+    // The claim itself is gone: an older one of this node is in its row.
+    ask("update $.sessions set epoch = epoch - 1");
+    let error = tape.append(&[entry(4)]).unwrap_err();
+    assert!(matches!(inside(&error), Some(PostgresError::WentBack { seq: Seq(3), .. })), "{error}");
+}
+
 /// A row that was changed past the store is found by its checksum: what is before it can be read, and nothing is written behind it.
 #[test]
 fn a_row_that_was_changed_is_damage() {

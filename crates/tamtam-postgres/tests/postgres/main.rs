@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `server.rs` | the server |
 //! | `engines.rs` | what every engine promises |
-//! | `ownership.rs` | who has a session: leases, epochs, hand-overs, a process that is killed |
+//! | `ownership.rs` | who has a session: leases, epochs, hand-overs |
+//! | `processes.rs` | a node in a process of its own is killed, or stands still |
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -12,6 +13,7 @@
 mod engines;
 mod faults;
 mod ownership;
+mod processes;
 mod server;
 mod sessions;
 mod support;

@@ -1,9 +1,7 @@
-//! Who has a session: several nodes over one database, each a [`Postgres`] of its own, one of them a process that is killed.
+//! Who has a session: several nodes over one database, each a [`Postgres`] of its own.
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
     sync::{
         Barrier,
         atomic::{AtomicBool, Ordering},
@@ -30,7 +28,11 @@ fn nodes(options: &PostgresOptions) -> (Postgres, Postgres) {
 }
 
 /// Takes a session over as soon as it is free; ends its lease where `ends` names the database.
-fn take_over(store: &Postgres, notify: &Notify, ends: Option<&str>) -> (Box<dyn TapeWriter>, Vec<TapeEntry>) {
+pub(crate) fn take_over(
+    store: &Postgres,
+    notify: &Notify,
+    ends: Option<&str>,
+) -> (Box<dyn TapeWriter>, Vec<TapeEntry>) {
     let mut taken = None;
     let is_taken = || {
         ends.into_iter().for_each(let_leases_end);
@@ -46,12 +48,12 @@ fn take_over(store: &Postgres, notify: &Notify, ends: Option<&str>) -> (Box<dyn 
 }
 
 /// Ends the leases of a database, as if nobody had renewed them for long.
-fn let_leases_end(schema: &str) {
+pub(crate) fn let_leases_end(schema: &str) {
     sql(&shared().address(), &format!("update {schema}.sessions set expires = '-infinity'"));
 }
 
 /// The numbers of a tape's rows, past the store.
-fn rows(schema: &str, session: &str) -> Vec<u64> {
+pub(crate) fn rows(schema: &str, session: &str) -> Vec<u64> {
     let query = format!("select seq from {schema}.entries where session = '{session}' order by seq");
     sql(&shared().address(), &query).iter().map(|seq| seq.parse().unwrap()).collect()
 }
@@ -249,56 +251,4 @@ fn of_two_nodes_that_claim_at_once_one_has_it() {
         drop(tape);
         assert!(one.settle(LONG) && two.settle(LONG));
     }
-}
-
-const CHILD: &str = "TAMTAM_POSTGRES_CHILD";
-
-/// A node in a process of its own, which appends until it is killed, and prints what was acknowledged. Started by the next test.
-#[test]
-fn child_that_is_killed() {
-    let Ok(at) = std::env::var(CHILD) else { return };
-    let (address, schema) = at.split_once('\n').unwrap();
-    let store =
-        Postgres::open(&PostgresOptions::new(address).schema(schema).node("child").lease(Duration::from_secs(4)))
-            .unwrap();
-    let mut tape = Tape::create(&store, "s");
-    for seq in 1_u64.. {
-        println!("acknowledged {}", tape.append(&[entry(seq)]).unwrap().0);
-    }
-}
-
-/// After `kill -9` of its owner a session has every acknowledged entry, and another node goes on with it once the lease is over.
-#[test]
-fn a_process_that_is_killed_is_taken_over_with_all_that_it_was_told() {
-    let options = shared().database();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["ownership::child_that_is_killed", "--exact", "--nocapture"])
-        .env(CHILD, format!("{}\n{}", shared().address(), options.schema))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut acknowledged, mut out) = (0, BufReader::new(child.stdout.take().unwrap()));
-    let mut hear = |until: u64| {
-        let mut line = String::new();
-        while acknowledged < until && out.read_line(&mut line).unwrap() > 0 {
-            let number = line.split("acknowledged ").nth(1).and_then(|number| number.trim().parse().ok());
-            acknowledged = number.unwrap_or(acknowledged);
-            line.clear();
-        }
-        acknowledged
-    };
-    assert_eq!(hear(50), 50);
-    let two = Postgres::open(&options).unwrap();
-    assert!(matches!(two.claim(&id("s"), deaf()), Err(TapeError::Claimed { by, .. }) if by.pid == child.id()));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let acknowledged = hear(u64::MAX);
-    let (notify, told) = listener();
-    let (mut tape, read) = take_over(&two, &notify, None);
-    // One more may be there: the one that it was killed in.
-    let last = tape.last().0;
-    assert!(last == acknowledged || last == acknowledged + 1, "{last} after {acknowledged}");
-    assert_eq!(read, entries(1..=last));
-    assert!(matches!(tape.append(&[entry(last + 1)]), Appended::Later));
-    assert_eq!(told.recv_timeout(LONG).unwrap().unwrap(), Seq(last + 1));
 }

@@ -14,10 +14,14 @@ mod turns;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use tamtam::{OpenError, runtime::Builder, tape::TapeError};
+use tamtam::{
+    OpenError, SendError,
+    runtime::Builder,
+    tape::{TapeError, TapeStore as _},
+};
 use tamtam_postgres::{Postgres, PostgresOptions};
 
-use crate::server::shared;
+use crate::server::{shared, sql};
 use harness::{Engine, Keeps, count, reply, say, seen, until};
 
 impl Keeps for Postgres {
@@ -68,5 +72,32 @@ async fn a_steered_turn_goes_on_at_another_node() {
     assert_eq!((seen[0].as_str(), seen[2].as_str()), ("before", "call gate"), "{seen:?}");
     assert_eq!(seen.iter().filter(|line| *line == "and this").count(), 1, "{seen:?}");
     assert_eq!(seen.last().unwrap(), "re and this");
+    assert!(second.shutdown().await.is_empty());
+}
+
+/// A node stood still for longer than its lease, and another goes on with the session. What is said to the first then is refused with
+/// the name of the other, and is not on the tape; both end as they should.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lost_a_session_says_so_and_writes_nothing() {
+    let options = shared().database().lease(Duration::from_secs(3600));
+    let (one, two) = (node(&options, "one"), node(&options, "two"));
+    let ((first, _), (second, _)) = (one.start().await, two.start().await);
+    let session = first.create(one.options()).await.unwrap();
+    say(&session, "before").await;
+    // The turn is over on the tape; a mark of it may be on its way.
+    assert!(one.kept.settle(Duration::from_secs(60)));
+    let ends = format!("update {}.sessions set expires = '-infinity'", options.schema);
+    tokio::task::spawn_blocking(move || sql(&shared().address(), &ends)).await.unwrap();
+
+    let there = second.open(session.id()).await.unwrap();
+    assert_eq!(say(&there, "there").await, "re there");
+    let SendError::Storage(TapeError::Claimed { by, .. }) = session.prompt("here").await.unwrap_err() else {
+        panic!("it is another's")
+    };
+    assert_eq!(by.host, "two");
+    assert_eq!(say(&there, "still there").await, "re still there");
+    assert_eq!(seen(&there).await, ["before", "re before", "there", "re there", "still there", "re still there"]);
+    assert!(first.shutdown().await.is_empty());
+    assert_eq!(say(&there, "and on").await, "re and on");
     assert!(second.shutdown().await.is_empty());
 }
