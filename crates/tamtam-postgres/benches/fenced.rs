@@ -1,0 +1,122 @@
+//! How many appends a second a node writes, each under the epoch of its claim, beside bare SQL of the same rows with a connection for
+//! each session. A real server with fsync on; in turns, so that both meet the same machine.
+//!
+//! ```sh
+//! cargo bench -p tamtam-postgres --bench fenced
+//! ```
+//!
+//! `--short` runs each at a fiftieth of its size, to see that it still works: its figures say nothing.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "../tests/postgres/server.rs"]
+#[allow(dead_code, reason = "the tests need more of it")]
+mod server;
+
+use std::{
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use serde_json::value::RawValue;
+use tamtam::{
+    Millis, Seq,
+    tape::{Appended, TapeEntry, TapeStore, TapeStoreExt as _},
+};
+use tamtam_postgres::Postgres;
+
+/// The bytes of a line.
+const LINE_BYTES: usize = 600;
+
+fn entry(seq: u64) -> TapeEntry {
+    let data = RawValue::from_string(format!("\"{}\"", "x".repeat(LINE_BYTES - 180))).unwrap();
+    TapeEntry::new(Seq(seq), Millis(seq), "note", data)
+}
+
+/// What one session appends, one append after the other, `each` entries in one. Returns how long each took.
+fn session(store: &Postgres, name: &str, appends: u64, each: u64) -> Vec<Duration> {
+    let (tell, told) = mpsc::channel();
+    let mut tape = store.create(&name.parse().unwrap(), Arc::new(move |result| drop(tell.send(result)))).unwrap();
+    let mut took = Vec::new();
+    for append in 0..appends {
+        let entries: Vec<_> = (1..=each).map(|n| entry(append * each + n)).collect();
+        let began = Instant::now();
+        assert!(matches!(tape.append(&entries), Appended::Later));
+        told.recv().unwrap().unwrap();
+        took.push(began.elapsed());
+    }
+    took
+}
+
+fn ours(server: &server::Server, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
+    let store = Postgres::open(&server.database()).unwrap();
+    let began = Instant::now();
+    let took = std::thread::scope(|scope| {
+        let store = &store;
+        let all: Vec<_> =
+            (0..sessions).map(|n| scope.spawn(move || session(store, &format!("s{n}"), appends, each))).collect();
+        all.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    });
+    let elapsed = began.elapsed();
+    assert!(store.settle(Duration::from_secs(60)));
+    (elapsed, took)
+}
+
+/// A connection for each session, and one statement for each row: the lease for share, and the insert.
+fn bare(server: &server::Server, sessions: usize, appends: u64) -> (Duration, Vec<Duration>) {
+    let schema = server.database().schema;
+    let leases = format!(
+        "insert into {schema}.sessions select 's' || n, 1, 0, '', n, '', 0, '', 'infinity' from generate_series(0, {sessions}) n"
+    );
+    server::sql(&server.address(), &leases);
+    let sql = format!(
+        "with held as (select session from {schema}.sessions where session = $1 and epoch = $2 for share)
+         insert into {schema}.entries select session, $3, 0, 0, '001_session-start', false, '', 0, $4 from held"
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut clients = Vec::new();
+        for _ in 0..sessions {
+            let (client, connection) = tokio_postgres::connect(&server.address(), tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            clients.push((client.prepare(&sql).await.unwrap(), client));
+        }
+        let began = Instant::now();
+        let sessions = clients.into_iter().enumerate().map(|(n, (statement, client))| {
+            tokio::spawn(async move {
+                let (name, line, mut took) = (format!("s{n}"), "x".repeat(LINE_BYTES), Vec::new());
+                for seq in 1..=appends as i64 {
+                    let began = Instant::now();
+                    assert_eq!(client.execute(&statement, &[&name, &(n as i64), &seq, &line]).await.unwrap(), 1);
+                    took.push(began.elapsed());
+                }
+                took
+            })
+        });
+        let mut took = Vec::new();
+        for session in sessions.collect::<Vec<_>>() {
+            took.extend(session.await.unwrap());
+        }
+        (began.elapsed(), took)
+    })
+}
+
+fn print(what: &str, each: u64, (elapsed, mut took): (Duration, Vec<Duration>)) {
+    took.sort();
+    let (entries, p50, p99) = (took.len() as u64 * each, took[took.len() / 2], took[took.len() * 99 / 100]);
+    let a_second = entries as f64 / elapsed.as_secs_f64();
+    println!("{what:<44} {a_second:>9.0} entries/s   p50 {p50:>9.1?}   p99 {p99:>9.1?}");
+}
+
+fn main() {
+    let short = std::env::args().any(|argument| argument == "--short");
+    let size = |appends: u64| if short { appends.div_ceil(50) } else { appends };
+    let server = server::Server::start_with("on");
+    for round in 1..=if short { 1 } else { 3 } {
+        println!("round {round}");
+        for (sessions, appends) in [(1, 500), (8, 2_000), (32, 1_000)] {
+            print(&format!("{sessions} sessions, one entry an append"), 1, ours(&server, sessions, size(appends), 1));
+            print(&format!("{sessions} connections of bare SQL"), 1, bare(&server, sessions, size(appends)));
+        }
+        print("8 sessions, 32 entries an append", 32, ours(&server, 8, size(500), 32));
+    }
+}

@@ -1,0 +1,31 @@
+//! Tapes of a [Tamtam](tamtam) runtime in PostgreSQL: several processes share them, and each session has one writer.
+//!
+//! | value | what it is for |
+//! |---|---|
+//! | [`Postgres`] | the engine: give it to [`Builder::tapes`](tamtam::runtime::Builder::tapes) |
+//! | [`PostgresOptions`] | where the database is, and how long a session stays with a node that is gone |
+//! | [`migrate`] | makes the tables, or brings them up to date |
+//! | [`PostgresError`] | why the database did not do what was asked of it |
+//!
+//! The lines of a tape are rows, the same bytes with the same checksums as in files. `keeper.rs` is the connection that writes, and
+//! the place of every promise about ownership and lost answers; `store.rs` has the rest of the engine. Decision 0054 says why. A
+//! change must keep: every write of a tape carries the epoch of its claim in the same statement; rows of entries are never updated;
+//! no clock but the server's decides.
+
+mod batch;
+mod error;
+mod keeper;
+mod node;
+mod options;
+mod pool;
+mod read;
+mod schema;
+mod statements;
+mod store;
+mod tape;
+mod thread;
+
+pub use error::PostgresError;
+pub use options::PostgresOptions;
+pub use schema::migrate;
+pub use store::Postgres;

@@ -1,0 +1,111 @@
+//! [`PostgresOptions`]: where the database is, and how long a session stays with a node that is gone.
+
+use std::{fmt, time::Duration};
+
+use tokio_postgres::Config;
+
+use crate::PostgresError;
+
+/// Where the database is, and how a [`Postgres`](crate::Postgres) uses it.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct PostgresOptions {
+    /// The schema of the tables: lower-case letters, digits and `_`, at most 63. `tamtam` by default.
+    pub schema: String,
+    /// How people recognize this node in "in use by". The default is `tamtam`; a host name is a good one.
+    pub node: String,
+    /// How long a session stays with a node that no longer answers, by the server's clock. 2 s by default; 200 ms to 1 h.
+    pub lease: Duration,
+    /// The most connections for reading, opening and listing, beside the one that writes. 4 by default, at least 1.
+    pub connections: usize,
+    connection: String,
+}
+
+impl PostgresOptions {
+    /// The database at a connection string: a `postgresql://` URL, or keys and values such as `host=db user=tamtam dbname=tamtam`.
+    ///
+    /// It must name the user, as nothing is read from the environment. Several hosts with `target_session_attrs=read-write` find the
+    /// primary after a failover. Connections are not encrypted: use a Unix socket, a private network or a proxy beside the host.
+    #[must_use]
+    pub fn new(connection: impl Into<String>) -> PostgresOptions {
+        PostgresOptions {
+            schema: "tamtam".to_owned(),
+            node: "tamtam".to_owned(),
+            lease: Duration::from_secs(2),
+            connections: 4,
+            connection: connection.into(),
+        }
+    }
+
+    /// Sets the [schema of the tables](#structfield.schema).
+    #[must_use]
+    pub fn schema(mut self, schema: impl Into<String>) -> PostgresOptions {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Sets the [name of this node](#structfield.node).
+    #[must_use]
+    pub fn node(mut self, node: impl Into<String>) -> PostgresOptions {
+        self.node = node.into();
+        self
+    }
+
+    /// Sets the [lease](#structfield.lease).
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> PostgresOptions {
+        self.lease = lease;
+        self
+    }
+
+    /// Limits the [connections for reading](#structfield.connections).
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> PostgresOptions {
+        self.connections = connections;
+        self
+    }
+
+    /// What the connections are made from; an error for options that cannot be used.
+    pub(crate) fn config(&self) -> Result<Config, PostgresError> {
+        let wrong = |what: String| Err(PostgresError::Options { what });
+        let mut config: Config = match self.connection.parse() {
+            Ok(config) => config,
+            // The text of the error has the key, and never the value of a password.
+            Err(error) => return wrong(format!("the connection string cannot be read: {error}")),
+        };
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let starts = self.schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+        if !starts || self.schema.len() > 63 || !self.schema.chars().all(is_plain) {
+            return wrong(format!("schema {:?}: take lower-case letters, digits and _, at most 63", self.schema));
+        }
+        if !(Duration::from_millis(200)..=Duration::from_secs(3600)).contains(&self.lease) {
+            return wrong(format!("lease {:?}: take 200 ms to 1 h", self.lease));
+        }
+        if self.connections == 0 {
+            return wrong("connections 0: take at least 1".to_owned());
+        }
+        if config.get_user().is_none() {
+            return wrong("the connection string names no user: add user=…".to_owned());
+        }
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return wrong("the connection string names no host: add host=…".to_owned());
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(5));
+        }
+        if config.get_application_name().is_none() {
+            config.application_name(&self.node);
+        }
+        Ok(config)
+    }
+}
+
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the connection string, which may have a password.
+        let PostgresOptions { schema, node, lease, connections, connection: _ } = self;
+        let mut all = f.debug_struct("PostgresOptions");
+        all.field("schema", schema).field("node", node).field("lease", lease).field("connections", connections);
+        all.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+//! [`Pool`]: the connections for everything but appends, and trying again when one of them breaks.
+//!
+//! A caller blocks on its own thread, with a connection that is its own meanwhile. At most
+//! [`connections`](crate::PostgresOptions::connections) are open; a caller more waits its turn. A connection that broke is left, and
+//! what is safe to do twice is done again on another one, for [`PATIENCE`] in all.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tamtam::tape::TapeError;
+use tokio::{runtime::Handle, sync::Semaphore};
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::{PostgresError, thread::wait};
+
+/// How long to go on without a server before a caller is told.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a statement may take before the server gives it up. A lock that somebody holds is the usual cause.
+pub(crate) const STATEMENT_MAX: Duration = Duration::from_secs(10);
+
+/// How long an operation of several statements may take before its connection counts as dead.
+const OPERATION_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    config: Config,
+    /// Drives the connections.
+    thread: Handle,
+    turns: Semaphore,
+    idle: Mutex<Vec<Client>>,
+}
+
+/// Why an operation ended: what the server said, or what is to be told to the caller.
+pub(crate) enum Failure {
+    Server(tokio_postgres::Error),
+    Told(TapeError),
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Failure {
+        Failure::Server(error)
+    }
+}
+
+impl From<TapeError> for Failure {
+    fn from(error: TapeError) -> Failure {
+        Failure::Told(error)
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(config: Config, thread: Handle, connections: usize) -> Pool {
+        Pool { config, thread, turns: Semaphore::new(connections), idle: Mutex::default() }
+    }
+
+    /// Runs what may be run twice.
+    pub(crate) fn run<T>(
+        &self,
+        op: &'static str,
+        work: impl AsyncFn(&mut Client) -> Result<T, Failure>,
+    ) -> Result<T, TapeError> {
+        let until = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.once(op, &work) {
+                Err(Failed::Server(error)) if error.is_conflict() && Instant::now() < until => {}
+                Err(Failed::Server(error)) if error.is_unreachable() && Instant::now() < until => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(500));
+                }
+                done => return done.map_err(TapeError::from),
+            }
+        }
+    }
+
+    /// Runs what must not be run twice: if the connection breaks, it may have been done.
+    pub(crate) fn run_once<T>(
+        &self,
+        op: &'static str,
+        work: impl AsyncFn(&mut Client) -> Result<T, Failure>,
+    ) -> Result<T, TapeError> {
+        loop {
+            match self.once(op, &work) {
+                // Refused for a conflict, it was not done.
+                Err(Failed::Server(error)) if error.is_conflict() => {}
+                done => return done.map_err(TapeError::from),
+            }
+        }
+    }
+
+    fn once<T>(&self, op: &'static str, work: &impl AsyncFn(&mut Client) -> Result<T, Failure>) -> Result<T, Failed> {
+        // The time limit is the thread's to keep.
+        let _context = self.thread.enter();
+        wait(async {
+            let _turn = self.turns.acquire().await.map_err(|_| Failed::Told(TapeError::Closed))?;
+            let idle = {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                idle.retain(|client| !client.is_closed());
+                idle.pop()
+            };
+            let all = async {
+                let mut client = match idle {
+                    Some(client) => client,
+                    None => connect(&self.config, &self.thread).await.map_err(Failed::Server)?,
+                };
+                let done = work(&mut client).await;
+                if !client.is_closed() {
+                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+                }
+                done.map_err(|failure| match failure {
+                    Failure::Server(error) => Failed::Server(PostgresError::of(op, &error)),
+                    Failure::Told(error) => Failed::Told(error),
+                })
+            };
+            // A connection that gives no answer is dropped with the work.
+            tokio::time::timeout(OPERATION_MAX, all).await.unwrap_or_else(|_| {
+                let message = format!("no answer for {} s", OPERATION_MAX.as_secs());
+                Err(Failed::Server(PostgresError::Unreachable { message }))
+            })
+        })
+    }
+}
+
+enum Failed {
+    Server(PostgresError),
+    Told(TapeError),
+}
+
+impl From<Failed> for TapeError {
+    fn from(failed: Failed) -> TapeError {
+        match failed {
+            Failed::Server(error) => error.into(),
+            Failed::Told(error) => error,
+        }
+    }
+}
+
+/// A connection that the thread drives until its client is dropped.
+pub(crate) async fn connect(config: &Config, thread: &Handle) -> Result<Client, PostgresError> {
+    let (config, driver) = (Arc::new(config.clone()), thread.clone());
+    let connecting = thread.spawn(async move {
+        let (client, connection) = config.connect(NoTls).await?;
+        driver.spawn(connection);
+        let milliseconds = STATEMENT_MAX.as_millis();
+        client.batch_execute(&format!("set statement_timeout = {milliseconds}")).await?;
+        Ok(client)
+    });
+    match connecting.await {
+        Ok(connected) => connected.map_err(|error| PostgresError::of("connect", &error)),
+        Err(_) => Err(PostgresError::Unreachable { message: "the store is closed".to_owned() }),
+    }
+}

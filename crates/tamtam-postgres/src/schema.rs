@@ -1,0 +1,138 @@
+//! The tables, and how a schema comes to have them.
+//!
+//! ```text
+//! sessions   one row a session: what its tape continues from, and who has it: epoch, node, expires
+//! entries    one row a line of a tape (docs/TAPE.md, "The line"); rows are inserted and deleted, and never changed
+//! marks      open, parked, protected, hidden, forked, imported
+//! epochs     counts claims; no two claims of any session have the same number
+//! ```
+//!
+//! Only rows of `sessions` change in place, without an index on what changes, so that a heartbeat leaves no new entry in an index.
+//! A change must be a new migration: those that ran are never edited, and older hosts refuse a newer schema.
+
+use tokio_postgres::{Client, NoTls};
+
+use crate::{PostgresError, PostgresOptions, thread::on_a_thread};
+
+/// The version of the tables that this library needs: the number of migrations.
+pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// Each brings the tables from one version to the next. `$schema` stands for the schema.
+const MIGRATIONS: [&str; 1] = [r#"
+create sequence $schema.epochs;
+create table $schema.sessions (
+    session text collate "C" primary key,
+    first_part bigint not null,
+    after_seq bigint not null,
+    after_sum text not null,
+    epoch bigint not null,
+    node text not null,
+    pid bigint not null,
+    host text not null,
+    expires timestamptz not null
+) with (fillfactor = 50);
+create table $schema.entries (
+    session text collate "C" not null,
+    seq bigint not null,
+    time bigint not null,
+    more bigint not null,
+    anchor text not null,
+    begins boolean not null,
+    sum text not null,
+    bytes bigint not null,
+    line text not null,
+    primary key (session, seq)
+);
+create index entries_parts on $schema.entries (session, seq) where begins;
+create table $schema.marks (
+    mark text collate "C" not null,
+    session text collate "C" not null,
+    fork text collate "C" not null,
+    about text not null,
+    primary key (mark, session, fork)
+);
+create index marks_session on $schema.marks (session);
+"#];
+
+/// Makes the tables, or brings them to the version that this library needs, in one transaction. Does nothing if they are. Several
+/// hosts may call it at once: one does the work, and the others wait. Returns the version that the tables had; 0 for none.
+///
+/// Call it as the role that owns the schema, or may create it. The role of a running host needs less:
+///
+/// ```sql
+/// grant usage on schema tamtam to app;
+/// grant usage on sequence tamtam.epochs to app;
+/// grant select on tamtam.migrations to app;
+/// grant select, insert, update, delete on tamtam.sessions, tamtam.marks to app;
+/// grant select, insert, delete on tamtam.entries to app;
+/// ```
+///
+/// # Errors
+///
+/// [`PostgresError::Options`], [`Unreachable`](PostgresError::Unreachable), [`Refused`](PostgresError::Refused), and
+/// [`Newer`](PostgresError::Newer). The tables are as they were then. It blocks, as [`Postgres::open`](crate::Postgres::open) does.
+pub fn migrate(options: &PostgresOptions) -> Result<i32, PostgresError> {
+    let config = options.config()?;
+    on_a_thread(async {
+        let (mut client, connection) = config.connect(NoTls).await.map_err(|error| refused(&error))?;
+        let driven = tokio::spawn(connection);
+        let found = run(&mut client, &options.schema).await;
+        drop(client);
+        let _ = driven.await;
+        found
+    })
+}
+
+fn refused(error: &tokio_postgres::Error) -> PostgresError {
+    PostgresError::of("migrate", error)
+}
+
+async fn run(client: &mut Client, schema: &str) -> Result<i32, PostgresError> {
+    let transaction = client.transaction().await.map_err(|error| refused(&error))?;
+    let execute =
+        async |sql: &str| transaction.batch_execute(&in_schema(sql, schema)).await.map_err(|error| refused(&error));
+    // Held until the end of the transaction.
+    execute("select pg_advisory_xact_lock(hashtext('tamtam.migrate'), hashtext('$schema'))").await?;
+    let found = version(transaction.client(), schema).await?;
+    if found > VERSION {
+        return Err(PostgresError::Newer { schema: schema.to_owned(), found, known: VERSION });
+    }
+    if found == 0 {
+        execute("create schema if not exists $schema").await?;
+        execute(
+            "create table $schema.migrations (version integer primary key, ran timestamptz not null default now())",
+        )
+        .await?;
+    }
+    for (version, migration) in (1..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0)) {
+        execute(migration).await?;
+        execute(&format!("insert into $schema.migrations (version) values ({version})")).await?;
+    }
+    transaction.commit().await.map_err(|error| refused(&error))?;
+    Ok(found)
+}
+
+/// An error if the tables are not those that this library needs.
+pub(crate) async fn check(client: &Client, schema: &str) -> Result<(), PostgresError> {
+    let (found, known, schema) = (version(client, schema).await?, VERSION, schema.to_owned());
+    match found {
+        _ if found > known => Err(PostgresError::Newer { schema, found, known }),
+        _ if found < known => Err(PostgresError::NotMigrated { schema, found, known }),
+        _ => Ok(()),
+    }
+}
+
+async fn version(client: &Client, schema: &str) -> Result<i32, PostgresError> {
+    let refused = |error| PostgresError::of("read the version of the tables", &error);
+    let is_there = client.query_one("select to_regclass($1) is not null", &[&format!("{schema}.migrations")]).await;
+    if !is_there.map_err(refused)?.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let newest = in_schema("select coalesce(max(version), 0) from $schema.migrations", schema);
+    Ok(client.query_one(&newest, &[]).await.map_err(refused)?.get(0))
+}
+
+/// A statement with its schema. The name was checked to need no quotes.
+pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
+    sql.replace("$schema", schema)
+}

@@ -1,0 +1,61 @@
+//! The statements of the connection that writes. `$schema` stands for the schema.
+//!
+//! A change must keep: what writes checks the epoch in the same statement; rows of sessions are locked in the order of their names, so
+//! that no two statements of this library wait for each other in a circle; no time but `clock_timestamp()` decides.
+
+/// Inserts the rows of all sessions whose epoch is that of the claim, and whose last line is the one that the rows continue; returns
+/// these sessions. A line that was acknowledged is missing only where the database went back.
+pub(crate) const APPEND: &str = "
+with asked as materialized (
+    select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) as a(session, epoch, last, sum)),
+held as materialized (
+    select s.session from $schema.sessions s join asked a on s.session = a.session and s.epoch = a.epoch
+    where a.last = s.after_seq or exists (
+        select from $schema.entries e where e.session = a.session and e.seq = a.last and e.sum = a.sum)
+    order by s.session for share of s),
+taken as (
+    insert into $schema.entries (session, seq, time, more, anchor, begins, sum, bytes, line)
+    select r.* from unnest($5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::boolean[], $11::text[],
+        $12::bigint[], $13::text[]) as r(session, seq, time, more, anchor, begins, sum, bytes, line)
+    join held h on h.session = r.session)
+select session from held";
+
+/// Leases that end `$3` seconds from now, or are over if that is 0, of those sessions whose epoch is that of the claim.
+pub(crate) const LEASE: &str = "
+with asked as materialized (select * from unnest($1::text[], $2::bigint[]) as a(session, epoch)),
+held as materialized (
+    select s.session from $schema.sessions s join asked a on s.session = a.session and s.epoch = a.epoch
+    order by s.session for no key update of s)
+update $schema.sessions s
+set expires = case when $3::float8 > 0 then clock_timestamp() + make_interval(secs => $3::float8) else '-infinity' end
+from held h where s.session = h.session returning s.session";
+
+/// New epochs for what this node still has: `$2` is its name.
+pub(crate) const FENCE: &str = "
+with held as materialized (
+    select s.session from $schema.sessions s where s.session = any($1::text[]) and s.node = $2
+    order by s.session for no key update of s)
+update $schema.sessions s
+set epoch = nextval('$schema.epochs'), expires = clock_timestamp() + make_interval(secs => $3::float8)
+from held h where s.session = h.session returning s.session, s.epoch";
+
+/// Sets and clears marks of open turns; of a session that is not there, none.
+pub(crate) const MARK_OPEN: &str = "
+with asked as materialized (select * from unnest($1::text[], $2::text[], $3::boolean[]) as a(session, about, wanted)),
+held as materialized (
+    select s.session from $schema.sessions s join asked a on s.session = a.session order by s.session for share of s),
+cleared as (
+    delete from $schema.marks m using asked a where m.mark = 'open' and m.session = a.session and not a.wanted)
+insert into $schema.marks (mark, session, fork, about)
+select 'open', a.session, '', a.about from asked a join held h on h.session = a.session where a.wanted
+on conflict (mark, session, fork) do update set about = excluded.about";
+
+/// Which of these last rows of appends are there.
+pub(crate) const WRITTEN: &str = "
+select e.session from $schema.entries e
+join unnest($1::text[], $2::bigint[], $3::text[]) as a(session, seq, sum)
+on e.session = a.session and e.seq = a.seq and e.sum = a.sum";
+
+/// Who has these sessions.
+pub(crate) const HOLDERS: &str =
+    "select session, node, pid, host from $schema.sessions where session = any($1::text[])";

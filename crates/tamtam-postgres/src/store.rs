@@ -1,0 +1,389 @@
+//! [`Postgres`]: the engine itself. Each method of [`TapeStore`] is a statement or a short transaction on a connection of the pool;
+//! appends, leases and the mark of an open turn go through the [`keeper`](crate::keeper).
+
+use std::{sync::Arc, time::Duration};
+
+use tamtam::{
+    Seq, SessionId,
+    tape::{
+        Anchor, Forked, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeLines,
+        TapeStore, TapeWriter,
+    },
+};
+use tokio::{runtime::Handle, sync::mpsc};
+use tokio_postgres::GenericClient;
+
+use crate::{
+    PostgresError, PostgresOptions,
+    keeper::Keeper,
+    node::{Job, Node, Shared},
+    pool::{Failure, Pool, connect},
+    read::{anchor, first_anchor, int, millis, seq},
+    schema::{check, in_schema},
+    tape::{PgWriter, State, Tape},
+    thread::{on_a_thread, runtime},
+};
+
+/// Tapes in PostgreSQL. Cheap to clone; all clones are one node, and each session has one writer among all nodes.
+///
+/// **Durability** is the server's: an append is acknowledged when its transaction is committed.
+///
+/// **Ownership.** A claim counts up the session's epoch, and every append carries it in the statement that writes it: once another
+/// node has claimed the session, nothing of the earlier owner can be written, however late it comes. A node renews the leases of
+/// its sessions four times in each [`lease`](PostgresOptions::lease), with one statement for all; only the server's clock counts. A
+/// writer that lost its session fails from then on as [`TapeError::Claimed`], which names the new owner. Dropping a writer ends its
+/// lease at once; a node that was killed keeps its sessions until their leases are over.
+///
+/// **A server that goes away.** Connections are made again. An append whose answer was lost waits until the server can be asked
+/// whether it is on the tape, and is then acknowledged, or written: never twice. What was not sent yet waits 5 s and then fails with
+/// [`PostgresError::Unreachable`] in a [`TapeError::Engine`]; so does reading.
+///
+/// The last clone or writer that is dropped lets what waits finish in the background, for 5 s if there is no server; then its
+/// thread ends. [`TapeStore::settle`] waits for it.
+///
+/// There is no folder beside these tapes: see [`TapeStore::folder`].
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use tamtam::Runtime;
+/// use tamtam_postgres::{Postgres, PostgresOptions, migrate};
+///
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// let options = PostgresOptions::new("host=/run/postgresql user=app dbname=app").node("web-1");
+/// let tapes = tokio::task::spawn_blocking(move || {
+///     migrate(&options)?;
+///     Postgres::open(&options)
+/// });
+/// let runtime = Runtime::builder().tapes(Arc::new(tapes.await??)).start().await?;
+/// # runtime.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Postgres {
+    node: Arc<Node>,
+}
+
+const SUMMARY: &str = "
+select first.time, case when s.first_part > 1 then first.line end, last.seq, last.time, last.bytes, s.after_seq, s.after_sum,
+    first.anchor, first.seq
+from $schema.sessions s
+left join lateral (
+    select seq, time, anchor, line from $schema.entries where session = s.session order by seq limit 1) first on true
+left join lateral (
+    select seq, time, bytes from $schema.entries where session = s.session order by seq desc limit 1) last on true
+where s.session = $1";
+
+const POSITION: &str = "
+select e.time, e.more, e.sum, e.anchor, p.seq, p.time from $schema.entries e
+join lateral (
+    select seq, time from $schema.entries where session = $1 and begins and seq <= $2 order by seq desc limit 1) p on true
+where e.session = $1 and e.seq = $2";
+
+const BEGIN: &str = "
+insert into $schema.sessions as s (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
+values ($1, $2, $3, $4, nextval('$schema.epochs'), $5, $6, $7, clock_timestamp() + make_interval(secs => $8::float8))
+on conflict (session) do update
+set first_part = excluded.first_part, after_seq = excluded.after_seq, after_sum = excluded.after_sum,
+    epoch = excluded.epoch, node = excluded.node, pid = excluded.pid, host = excluded.host, expires = excluded.expires
+where (s.expires <= clock_timestamp() or s.node = excluded.node)
+    and not exists (select from $schema.entries e where e.session = s.session)
+returning epoch";
+
+const CLAIM: &str = "
+update $schema.sessions
+set epoch = nextval('$schema.epochs'), node = $2, pid = $3, host = $4,
+    expires = clock_timestamp() + make_interval(secs => $5::float8)
+where session = $1 and (expires <= clock_timestamp() or node = $2)
+returning epoch, first_part, after_seq, after_sum";
+
+const RELEASE: &str = "update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
+
+impl Postgres {
+    /// Connects to the database and checks its tables. Blocks until that is done: on an async thread it holds up others.
+    ///
+    /// # Errors
+    ///
+    /// Each of [`PostgresError`]; [`NotMigrated`](PostgresError::NotMigrated) until [`migrate`](crate::migrate) has run.
+    pub fn open(options: &PostgresOptions) -> Result<Postgres, PostgresError> {
+        let config = options.config()?;
+        let id = on_a_thread(async {
+            let client = connect(&config, &Handle::current()).await?;
+            check(&client, &options.schema).await?;
+            let about = "select gen_random_uuid()::text, current_setting('server_encoding')";
+            let about =
+                client.query_one(about, &[]).await.map_err(|error| PostgresError::of("open the store", &error))?;
+            match about.get(1) {
+                "UTF8" => Ok(about.get::<_, String>(0)),
+                other => Err(PostgresError::Options { what: format!("the database is in {other}: make one in UTF8") }),
+            }
+        })?;
+        let runtime = runtime()?;
+        let thread = runtime.handle().clone();
+        let (queue, jobs) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(id, options.node.clone(), options.schema.clone(), options.lease));
+        let keeper = Keeper::new(Arc::clone(&shared), config.clone(), thread.clone(), jobs);
+        let pool = Pool::new(config, thread, options.connections);
+        std::thread::Builder::new()
+            .name("tamtam-postgres".to_owned())
+            .spawn(move || runtime.block_on(keeper.run()))
+            .map_err(|error| PostgresError::Unreachable { message: format!("no thread for connections: {error}") })?;
+        Ok(Postgres { node: Arc::new(Node::new(shared, pool, queue)) })
+    }
+
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        in_schema(sql, &self.node.shared.schema)
+    }
+
+    fn me(&self) -> (&str, i64, &str, f64) {
+        let shared = &self.node.shared;
+        (&shared.id, i64::from(std::process::id()), &shared.name, shared.lease.as_secs_f64())
+    }
+
+    /// Who has a session, by its row; `None` if it is free.
+    async fn holder(&self, client: &impl GenericClient, session: &SessionId) -> Result<Option<Holder>, Failure> {
+        let sql =
+            self.sql("select expires > clock_timestamp(), node, pid, host from $schema.sessions where session = $1");
+        let row = client.query_opt(&sql, &[&session.as_str()]).await?;
+        let row = row.ok_or_else(|| TapeError::Missing { session: session.clone() })?;
+        let pid = u32::try_from(row.get::<_, i64>(2)).unwrap_or_default();
+        Ok(row.get::<_, bool>(0).then(|| Holder::new(row.get::<_, String>(1), pid, row.get::<_, String>(3))))
+    }
+
+    /// [`TapeError::Missing`] if there is no row of that session, [`TapeError::Claimed`] if somebody has it; locks the row.
+    async fn lock_free(&self, client: &impl GenericClient, session: &SessionId) -> Result<(), Failure> {
+        let lock = self.sql("select from $schema.sessions where session = $1 for update");
+        client.query(&lock, &[&session.as_str()]).await?;
+        match self.holder(client, session).await? {
+            None => Ok(()),
+            Some(by) => Err(TapeError::Claimed { session: session.clone(), by }.into()),
+        }
+    }
+
+    fn writer(&self, tape: &Arc<Tape>) -> Box<dyn TapeWriter> {
+        Box::new(PgWriter::new(Arc::clone(&self.node), Arc::clone(tape)))
+    }
+}
+
+impl TapeStore for Postgres {
+    fn begin(
+        &self,
+        session: &SessionId,
+        after: Option<&Position>,
+        notify: Notify,
+    ) -> Result<Box<dyn TapeWriter>, TapeError> {
+        let exists = || TapeError::Exists { session: session.clone() };
+        let reserved = self.node.shared.reserve(session).map_err(|error| match error {
+            TapeError::Claimed { .. } => exists(),
+            other => other,
+        })?;
+        let (number, before, sum) = match after {
+            None => (1, Seq::ZERO, ""),
+            Some(position) => (position.part.number as i64 + 1, position.seq, position.sum.as_str()),
+        };
+        let (id, pid, name, lease) = self.me();
+        let epoch = self.node.pool.run("begin a session", async |client| {
+            let (session, before) = (session.as_str(), int(before));
+            let row = client
+                .query_opt(&self.sql(BEGIN), &[&session, &number, &before, &sum, &id, &pid, &name, &lease])
+                .await?;
+            let epoch: i64 = row.ok_or_else(exists)?.get(0);
+            // Rows that were committed while the statement waited for the lock were not seen by it.
+            let any = self.sql("select from $schema.entries where session = $1 limit 1");
+            if client.query_opt(&any, &[&session]).await?.is_some() {
+                client.execute(&self.sql(RELEASE), &[&session, &epoch]).await?;
+                return Err(exists().into());
+            }
+            Ok(epoch)
+        })?;
+        let state = State::new(epoch, TapeLines::after(session, "", before, sum), first_anchor(number));
+        let tape = Arc::new(Tape::new(session.clone(), notify, state));
+        reserved.open(&tape);
+        Ok(self.writer(&tape))
+    }
+
+    fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
+        let reserved = self.node.shared.reserve(session)?;
+        let (id, pid, name, lease) = self.me();
+        let (state, entries) = self.node.pool.run("claim a session", async |client| {
+            let claimed = client.query_opt(&self.sql(CLAIM), &[&session.as_str(), &id, &pid, &name, &lease]).await?;
+            let Some(claimed) = claimed else {
+                return Err(match self.holder(client, session).await? {
+                    Some(by) => TapeError::Claimed { session: session.clone(), by }.into(),
+                    // It was released between the two statements; its next caller has it.
+                    None => TapeError::Busy { waiting: 1 }.into(),
+                });
+            };
+            let loaded = self.load(client, session, &claimed).await;
+            if let Err(Failure::Told(_)) = &loaded {
+                client.execute(&self.sql(RELEASE), &[&session.as_str(), &claimed.get::<_, i64>(0)]).await?;
+            }
+            loaded
+        })?;
+        let damage = state.damage.clone();
+        let tape = Arc::new(Tape::new(session.clone(), notify, state));
+        reserved.open(&tape);
+        let mut loaded = LoadedTape::new(self.writer(&tape), entries);
+        loaded.read_only = damage;
+        Ok(loaded)
+    }
+
+    fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
+        self.node.pool.run("read a tape", async |client| {
+            let mut entries = Vec::new();
+            self.read(client, session, (int(from), int(through)), &mut entries).await?;
+            entries.retain(|entry| (from..=through).contains(&entry.seq));
+            Ok(entries)
+        })
+    }
+
+    fn position(&self, session: &SessionId, at: Seq) -> Result<Option<Position>, TapeError> {
+        self.node.pool.run("find an entry", async |client| {
+            let Some(row) = client.query_opt(&self.sql(POSITION), &[&session.as_str(), &int(at)]).await? else {
+                self.holder(client, session).await?;
+                return Ok(None);
+            };
+            let part = anchor(row.get(3), row.get(4), row.get(5));
+            let more = u64::try_from(row.get::<_, i64>(1)).unwrap_or_default();
+            Ok(Some(Position::new(at, millis(row.get(0)), more, row.get::<_, String>(2), part)))
+        })
+    }
+
+    fn parts(&self, session: &SessionId) -> Result<Vec<Anchor>, TapeError> {
+        self.node.pool.run("list the parts of a tape", async |client| {
+            let sql = "select anchor, seq, time from $schema.entries where session = $1 and begins order by seq";
+            let rows = client.query(&self.sql(sql), &[&session.as_str()]).await?;
+            if rows.is_empty() {
+                self.holder(client, session).await?;
+            }
+            Ok(rows.iter().map(|row| anchor(row.get(0), row.get(1), row.get(2))).collect())
+        })
+    }
+
+    fn names(&self) -> Result<Vec<SessionId>, TapeError> {
+        self.node.pool.run("list the sessions", async |client| {
+            let rows = client.query(&self.sql("select session from $schema.sessions order by session"), &[]).await?;
+            Ok(rows.iter().filter_map(|row| row.get::<_, &str>(0).parse().ok()).collect())
+        })
+    }
+
+    fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
+        self.node.pool.run("read a summary", async |client| {
+            let row = client.query_opt(&self.sql(SUMMARY), &[&session.as_str()]).await?;
+            let row = row.ok_or_else(|| TapeError::Missing { session: session.clone() })?;
+            let mut summary = SessionSummary::new(session.clone());
+            summary.created = row.get::<_, Option<i64>>(0).map(millis);
+            summary.last = row.get::<_, Option<i64>>(3).map(millis);
+            summary.seq = row.get::<_, Option<i64>>(2).map_or(Seq::ZERO, seq);
+            summary.bytes = row.get::<_, Option<i64>>(4).and_then(|bytes| bytes.try_into().ok()).unwrap_or(0);
+            if let Some(first) = row.get::<_, Option<i64>>(8).filter(|_| row.get::<_, Option<&str>>(1).is_some()) {
+                let mut entries = Vec::new();
+                self.read(client, session, (first, first), &mut entries).await?;
+                summary.from = entries.first().and_then(Forked::of);
+            }
+            Ok(summary)
+        })
+    }
+
+    fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
+        let _reserved = self.node.shared.reserve(session)?;
+        // Not tried again on another connection: a session that is gone would be reported as one that never was.
+        self.node.pool.run_once("erase a session", async |client| {
+            let transaction = client.transaction().await?;
+            self.lock_free(&transaction, session).await?;
+            for mark in unless {
+                let sql = self.sql("select from $schema.marks where session = $1 and mark = $2 limit 1");
+                if transaction.query_opt(&sql, &[&session.as_str(), &word(*mark)?]).await?.is_some() {
+                    return Ok(Some(*mark));
+                }
+            }
+            let sql = self.sql("select coalesce(max(seq), 0) from $schema.entries where session = $1");
+            let now = seq(transaction.query_one(&sql, &[&session.as_str()]).await?.get(0));
+            if let Some(expected) = last.filter(|last| *last != now) {
+                return Err(TapeError::GoneOn { session: session.clone(), expected, last: now }.into());
+            }
+            for table in ["entries", "marks", "sessions"] {
+                let sql = self.sql(&format!("delete from $schema.{table} where session = $1"));
+                transaction.execute(&sql, &[&session.as_str()]).await?;
+            }
+            transaction.commit().await?;
+            Ok(None)
+        })
+    }
+
+    fn mark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        if mark == Mark::Open {
+            return self.node.push(Job::MarkOpen { session: session.clone(), about: about.to_owned(), set: true });
+        }
+        let word = word(mark)?;
+        self.node.pool.run("set a mark", async |client| {
+            let transaction = client.transaction().await?;
+            match mark {
+                Mark::Hidden => self.lock_free(&transaction, session).await?,
+                // Either before an erasure looks at the marks, or not at all.
+                _ => {
+                    let lock = self.sql("select from $schema.sessions where session = $1 for share");
+                    let is_there = transaction.query_opt(&lock, &[&session.as_str()]).await?.is_some();
+                    if !is_there && mark != Mark::Parked {
+                        return Err(TapeError::Missing { session: session.clone() }.into());
+                    }
+                }
+            }
+            let sql = "insert into $schema.marks (mark, session, fork, about) values ($1, $2, $3, $4)
+                on conflict (mark, session, fork) do update set about = excluded.about";
+            transaction.execute(&self.sql(sql), &[&word, &session.as_str(), &fork(mark, about), &about]).await?;
+            transaction.commit().await?;
+            Ok(())
+        })
+    }
+
+    fn unmark(&self, session: &SessionId, mark: Mark, about: &str) -> Result<(), TapeError> {
+        if mark == Mark::Open {
+            return self.node.push(Job::MarkOpen { session: session.clone(), about: about.to_owned(), set: false });
+        }
+        let word = word(mark)?;
+        self.node.pool.run("remove a mark", async |client| {
+            let sql = "delete from $schema.marks where mark = $1 and session = $2 and fork = $3";
+            client.execute(&self.sql(sql), &[&word, &session.as_str(), &fork(mark, about)]).await?;
+            Ok(())
+        })
+    }
+
+    fn marks(&self, mark: Mark, of: Option<&SessionId>) -> Result<Vec<(SessionId, String)>, TapeError> {
+        let of = of.map(SessionId::as_str);
+        self.node.pool.run("read marks", async |client| {
+            let rows = if mark == Mark::Claimed {
+                let sql = "select session, '' from $schema.sessions
+                    where expires > clock_timestamp() and ($1::text is null or session = $1) order by session";
+                client.query(&self.sql(sql), &[&of]).await?
+            } else {
+                let sql = "select session, about from $schema.marks
+                    where mark = $2 and ($1::text is null or session = $1) order by session, fork";
+                client.query(&self.sql(sql), &[&of, &word(mark)?]).await?
+            };
+            Ok(rows.iter().filter_map(|row| Some((row.get::<_, &str>(0).parse().ok()?, row.get(1)))).collect())
+        })
+    }
+
+    fn settle(&self, limit: Duration) -> bool {
+        self.node.shared.settle(limit)
+    }
+}
+
+/// The name of a mark in its table.
+fn word(mark: Mark) -> Result<&'static str, TapeError> {
+    Ok(match mark {
+        Mark::Open => "open",
+        Mark::Parked => "parked",
+        Mark::Protected => "protected",
+        Mark::Hidden => "hidden",
+        Mark::Fork => "fork",
+        Mark::Imported => "imported",
+        other => return Err(TapeError::engine(format!("the mark {other:?} is not kept"))),
+    })
+}
+
+/// There is one mark of a fork for each fork.
+fn fork(mark: Mark, about: &str) -> &str {
+    if mark == Mark::Fork { about } else { "" }
+}

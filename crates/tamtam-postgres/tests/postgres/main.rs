@@ -1,0 +1,19 @@
+//! Tapes in PostgreSQL, over a real server that the tests start.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `server.rs` | the server |
+//! | `engines.rs` | what every engine promises |
+//! | `ownership.rs` | who has a session: leases, epochs, hand-overs |
+//! | `processes.rs` | a node in a process of its own is killed, or stands still |
+//! | `sessions.rs` | whole sessions, and one that goes from node to node |
+//! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod engines;
+mod faults;
+mod ownership;
+mod processes;
+mod server;
+mod sessions;
+mod support;

@@ -1,0 +1,254 @@
+//! Who has a session: several nodes over one database, each a [`Postgres`] of its own.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use tamtam::{
+    Seq,
+    tape::{Appended, Notify, TapeEntry, TapeError, TapeStore, TapeStoreExt as _, TapeWriter},
+};
+use tamtam_postgres::{Postgres, PostgresOptions};
+
+use crate::{
+    engines::claims::{LONG, Tape, Told, deaf, entries, entry, id, listener},
+    server::{StopAtEnd, comes_true, shared, sql},
+};
+
+/// Two nodes over one database.
+fn nodes(options: &PostgresOptions) -> (Postgres, Postgres) {
+    let open = |name: &str| Postgres::open(&options.clone().node(name)).unwrap();
+    (open("one"), open("two"))
+}
+
+/// Takes a session over as soon as it is free; ends its lease where `ends` names the database.
+pub(crate) fn take_over(
+    store: &Postgres,
+    notify: &Notify,
+    ends: Option<&str>,
+) -> (Box<dyn TapeWriter>, Vec<TapeEntry>) {
+    let mut taken = None;
+    let is_taken = || {
+        ends.into_iter().for_each(let_leases_end);
+        match store.claim(&id("s"), notify.clone()) {
+            Ok(loaded) => taken = Some((loaded.tape, loaded.entries)),
+            Err(TapeError::Claimed { .. } | TapeError::Busy { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+        taken.is_some()
+    };
+    assert!(comes_true(is_taken));
+    taken.unwrap()
+}
+
+/// Ends the leases of a database, as if nobody had renewed them for long.
+pub(crate) fn let_leases_end(schema: &str) {
+    sql(&shared().address(), &format!("update {schema}.sessions set expires = '-infinity'"));
+}
+
+/// The numbers of a tape's rows, past the store.
+pub(crate) fn rows(schema: &str, session: &str) -> Vec<u64> {
+    let query = format!("select seq from {schema}.entries where session = '{session}' order by seq");
+    sql(&shared().address(), &query).iter().map(|seq| seq.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_session_belongs_to_one_node_and_the_other_is_told_to_whom() {
+    let (one, two) = nodes(&shared().database());
+    let mut tape = Tape::create(&one, "s");
+    tape.append(&entries(1..=2)).unwrap();
+    let Err(TapeError::Claimed { by, .. }) = two.claim(&id("s"), deaf()) else { panic!("it is claimed") };
+    assert_eq!((by.pid, by.host.as_str()), (std::process::id(), "one"));
+    assert!(matches!(two.begin(&id("s"), None, deaf()), Err(TapeError::Exists { .. })));
+    assert!(matches!(two.erase(&id("s"), None, &[]), Err(TapeError::Claimed { .. })));
+    assert_eq!(two.claimed_sessions().unwrap(), [id("s")]);
+    // Reading claims nothing.
+    assert_eq!(two.read(&id("s"), Seq::ZERO).unwrap(), entries(1..=2));
+
+    // A graceful end frees it at once, and not only when the lease is over.
+    let (tell, told) = mpsc::channel();
+    tape.tape.give_back(Box::new(move || tell.send(()).unwrap()));
+    told.recv_timeout(LONG).unwrap();
+    let (tape, read) = Tape::load(&two, "s");
+    assert_eq!((tape.tape.last(), read), (Seq(2), entries(1..=2)));
+}
+
+/// A node that stood still for longer than its lease: another has the session, and nothing of the first is written any more. Its
+/// release takes nothing from the new owner.
+#[test]
+fn a_stale_owner_is_refused_at_its_append_and_its_release_strips_nothing() {
+    // A heartbeat comes only every quarter of an hour: the append is what is refused.
+    let options = shared().database().lease(Duration::from_secs(3600));
+    let (one, two) = nodes(&options);
+    let mut old = Tape::create(&one, "s");
+    old.append(&entries(1..=2)).unwrap();
+    let_leases_end(&options.schema);
+    let (mut new, read) = Tape::load(&two, "s");
+    assert_eq!(read, entries(1..=2));
+
+    let Err(TapeError::Claimed { by, .. }) = old.append(&[entry(3)]) else { panic!("it is another's") };
+    assert_eq!(by.host, "two");
+    assert_eq!(rows(&options.schema, "s"), [1, 2]);
+    // From then on without asking the server.
+    assert!(matches!(old.tape.append(&[entry(3)]), Appended::Now(Err(TapeError::Claimed { .. }))));
+    drop(old);
+    assert!(one.settle(LONG));
+    assert!(matches!(one.claim(&id("s"), deaf()), Err(TapeError::Claimed { .. })));
+    assert_eq!(new.append(&[entry(3)]).unwrap(), Seq(3));
+    assert_eq!(rows(&options.schema, "s"), [1, 2, 3]);
+}
+
+#[test]
+fn a_stale_owner_is_told_by_its_heartbeat_before_it_appends() {
+    let options = shared().database().lease(Duration::from_millis(400));
+    let (one, two) = nodes(&options);
+    let mut old = Tape::create(&one, "s");
+    old.append(&entries(1..=2)).unwrap();
+    // Another owner, as if the heartbeats of the first had not come through.
+    let stolen = "set epoch = nextval('$.epochs'), node = 'thief', expires = 'infinity'".replace('$', &options.schema);
+    sql(&shared().address(), &format!("update {}.sessions {stolen}", options.schema));
+    // An append of nothing asks nobody: the heartbeat is what was told.
+    let mut told = None;
+    assert!(comes_true(|| {
+        told = match old.tape.append(&[]) {
+            Appended::Now(Err(TapeError::Claimed { by, .. })) => Some(by.owner),
+            _ => None,
+        };
+        told.is_some()
+    }));
+    assert_eq!(told.as_deref(), Some("thief"));
+    assert!(matches!(two.claim(&id("s"), deaf()), Err(TapeError::Claimed { .. })));
+}
+
+/// The heartbeats of a node keep all of its sessions, for longer than a lease and without an append.
+#[test]
+fn a_node_that_lives_keeps_what_it_has() {
+    let options = shared().database().lease(Duration::from_millis(400));
+    let (one, two) = nodes(&options);
+    // The first append connects, and what a node has then gets new epochs.
+    Tape::create(&one, "first").append(&[entry(1)]).unwrap();
+    let tapes: Vec<Tape> = (0..20).map(|n| Tape::create(&one, &format!("s{n:02}"))).collect();
+    let ask = |what: &str| {
+        sql(&shared().address(), &format!("select {what} from {}.sessions where session <> 'first'", options.schema))
+    };
+    let epochs = ask("string_agg(epoch::text, ' ' order by session)");
+    for _ in 0..5 {
+        let now = ask("max(expires)").remove(0);
+        assert!(comes_true(|| ask(&format!("min(expires) > '{now}'")) == ["t"]));
+    }
+    assert_eq!(ask("string_agg(epoch::text, ' ' order by session)"), epochs);
+    drop(tapes);
+    assert!(one.settle(LONG));
+    assert_eq!(two.claimed_sessions().unwrap(), []);
+}
+
+/// A session goes from node to node 200 times, each time in the middle of an append, with others written meanwhile. From the rows:
+/// each number once, none missing, and what was acknowledged is what is there.
+#[test]
+fn two_hundred_hand_overs_under_load_lose_and_double_nothing() {
+    const HAND_OVERS: u64 = 200;
+    let options = shared().database();
+    let (one, two) = nodes(&options);
+    let (stop, mut refused) = (AtomicBool::new(false), 0);
+    let acknowledged = std::thread::scope(|scope| {
+        for n in 0..4 {
+            let (store, stop) = (if n % 2 == 0 { &one } else { &two }, &stop);
+            scope.spawn(move || {
+                let mut tape = Tape::create(store, &format!("load{n}"));
+                for seq in 1.. {
+                    tape.append(&[entry(seq)]).unwrap();
+                    if stop.load(Ordering::SeqCst) {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut acknowledged = BTreeMap::new();
+        let mut old: Option<(Box<dyn TapeWriter>, mpsc::Receiver<Told>)> = None;
+        drop(Tape::create(&one, "s"));
+        let end = StopAtEnd(&stop);
+        for turn in 0..HAND_OVERS {
+            let store = if turn % 2 == 0 { &two } else { &one };
+            let (notify, told) = listener();
+            let ends = old.is_some().then_some(options.schema.as_str());
+            let (mut tape, read) = take_over(store, &notify, ends);
+            let mut acknowledge = |seq: Seq| *acknowledged.entry(seq.0).or_insert(0) += 1;
+            if let Some((_stale, told)) = old.take() {
+                match told.recv_timeout(LONG).unwrap() {
+                    Ok(seq) => {
+                        assert!(read.iter().any(|entry| entry.seq == seq), "{seq} was there before the claim");
+                        acknowledge(seq);
+                    }
+                    Err(TapeError::Claimed { .. }) => refused += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            let next = entry(tape.last().0 + 1);
+            assert!(matches!(tape.append(std::slice::from_ref(&next)), Appended::Later));
+            acknowledge(told.recv_timeout(LONG).unwrap().unwrap());
+            assert!(matches!(tape.append(&[entry(next.seq.0 + 1)]), Appended::Later));
+            match turn % 2 {
+                // Given back in the middle of an append.
+                0 => {
+                    drop(tape);
+                    acknowledge(told.recv_timeout(LONG).unwrap().unwrap());
+                }
+                // Taken away in the middle of it.
+                _ => old = Some((tape, told)),
+            }
+        }
+        if let Some(Ok(seq)) = old.map(|(_, told)| told.recv_timeout(LONG).unwrap()) {
+            *acknowledged.entry(seq.0).or_insert(0) += 1;
+        }
+        drop(end);
+        acknowledged
+    });
+    println!("{refused} appends were refused, as another node had the session by then");
+    assert!(one.settle(LONG) && two.settle(LONG));
+    let all = rows(&options.schema, "s");
+    assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
+    assert_eq!(acknowledged.keys().copied().collect::<Vec<_>>(), all);
+    assert!(acknowledged.values().all(|times| *times == 1), "{acknowledged:?}");
+    // Each line follows the one before, by its checksum.
+    assert_eq!(one.read(&id("s"), Seq::ZERO).unwrap().len(), all.len());
+    for n in 0..4 {
+        let load = rows(&options.schema, &format!("load{n}"));
+        assert!(!load.is_empty() && load == (1..=load.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+/// The two nodes at one moment, many times: one of them has the session, and only that one writes.
+#[test]
+fn of_two_nodes_that_claim_at_once_one_has_it() {
+    let options = shared().database();
+    let (one, two) = nodes(&options);
+    drop(Tape::create(&one, "s"));
+    assert!(one.settle(LONG));
+    for round in 0..50 {
+        let at_once = Barrier::new(2);
+        let claim = |store: &Postgres| {
+            at_once.wait();
+            let (notify, told) = listener();
+            store.claim(&id("s"), notify).map(|loaded| (loaded.tape, told))
+        };
+        let (mine, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| claim(&two));
+            (claim(&one), other.join().unwrap())
+        });
+        let (mut tape, told) = match (mine, other) {
+            (Ok(has), Err(TapeError::Claimed { .. })) | (Err(TapeError::Claimed { .. }), Ok(has)) => has,
+            both => panic!("round {round}: {both:?}"),
+        };
+        assert!(matches!(tape.append(&[entry(round + 1)]), Appended::Later));
+        let written: Told = told.recv_timeout(LONG).unwrap();
+        assert_eq!(written.unwrap(), Seq(round + 1));
+        drop(tape);
+        assert!(one.settle(LONG) && two.settle(LONG));
+    }
+}
