@@ -91,6 +91,8 @@ pub use {
 
 #[cfg(feature = "anthropic")]
 pub use router::anthropic;
+#[cfg(feature = "gemini")]
+pub use router::gemini;
 #[cfg(feature = "openai")]
 pub use router::{compatible, ollama, openai};
 
