@@ -93,6 +93,8 @@ pub use {
 pub(crate) use http::PageUrl;
 #[cfg(feature = "anthropic")]
 pub use router::anthropic;
+#[cfg(feature = "gemini")]
+pub use router::gemini;
 #[cfg(feature = "openai")]
 pub use router::{compatible, ollama, openai};
 

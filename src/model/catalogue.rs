@@ -61,6 +61,7 @@ const fn openai_compatible(
 }
 
 impl KnownProvider {
+    #[cfg(any(feature = "openai", feature = "anthropic"))]
     const fn with(self, quirks: Quirks) -> KnownProvider {
         KnownProvider { quirks, quirks_elsewhere: quirks, ..self }
     }

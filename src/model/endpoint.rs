@@ -54,10 +54,11 @@ pub struct Quirks {
     pub max_tokens: MaxTokensField,
     /// Whether usage must be asked for with `stream_options` (Chat Completions). A few servers refuse that field.
     pub stream_options: bool,
-    /// Whether, and how, earlier reasoning is sent back. On the Messages API a thought with a signature always is; there
-    /// [`ReasoningBack::WithCalls`] is for a server that signs nothing and still wants its thoughts back.
+    /// Whether, and how, earlier reasoning is sent back. A thought that came encrypted (Responses) or with a signature (Messages,
+    /// Gemini) always is. On the Messages API [`ReasoningBack::WithCalls`] is for a server that signs nothing and still wants its
+    /// thoughts back.
     pub reasoning: ReasoningBack,
-    /// The dialect of JSON schema for the arguments of tools.
+    /// The dialect of JSON schema for the arguments of tools. Gemini's own API gets its subset, whatever is set here.
     pub schema: SchemaDialect,
     /// Whether to mark the prefix that the provider should cache for the next request (Messages).
     pub auto_cache: bool,

@@ -25,6 +25,7 @@ pub(crate) enum Said<'a> {
     Answer(&'a Item, &'a ModelAnswer),
     Result(&'a Item, &'a ToolResultItem),
     /// A call without a result, and its tool: `NO_RESULT` replaces it.
+    #[cfg_attr(not(feature = "gemini"), allow(dead_code, reason = "one wire names the tool of a result"))]
     NoResult(&'a CallId, &'a str),
     /// A result without a call: sent as a user's text.
     Stray(&'a ToolResultItem),

@@ -14,10 +14,11 @@ use base64::Engine as _;
 
 use crate::{
     model::{Endpoint, UserItem, image, object},
-    words::ids::CallId,
     words::message::{FilePart, Part},
 };
 
+#[cfg(any(feature = "openai", feature = "anthropic"))]
+use crate::words::ids::CallId;
 pub(crate) use crate::words::message::NOT_THE_USER;
 
 /// Something a model can be shown.
@@ -177,6 +178,7 @@ pub(crate) fn plain_id(id: &CallId) -> Cow<'_, str> {
 }
 
 /// The id, where it can be sent. Otherwise its hash: so two ids never become one, short of a hash collision.
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 fn id_or_hash(id: &CallId, can_go: bool) -> Cow<'_, str> {
     if can_go && !id.as_str().is_empty() {
         return id.as_str().into();

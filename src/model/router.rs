@@ -134,6 +134,13 @@ pub fn anthropic(key: impl Into<Secret>) -> Provider {
     named("anthropic", Api::AnthropicMessages).with_key(key.into())
 }
 
+/// Gemini by its own API, with this key.
+#[cfg(feature = "gemini")]
+#[must_use]
+pub fn gemini(key: impl Into<Secret>) -> Provider {
+    named("gemini", Api::GeminiGenerateContent).with_key(key.into())
+}
+
 /// Ollama on this machine, at its usual address (`http://127.0.0.1:11434/v1`), without a key.
 #[cfg(feature = "openai")]
 #[must_use]
@@ -362,11 +369,21 @@ mod tests {
         let names = [
             openai("k").model("gpt-4o"),
             anthropic("k").model("claude-sonnet-4"),
+            gemini("k").model("gemini-2.5-flash"),
             ollama().model("qwen3:8b"),
             compatible("http://127.0.0.1:8080/v1").model("m"),
         ];
         let names = names.map(|model| model.unwrap().id().to_string());
-        assert_eq!(names, ["openai/gpt-4o", "anthropic/claude-sonnet-4", "ollama/qwen3:8b", "compatible/m"]);
+        assert_eq!(
+            names,
+            [
+                "openai/gpt-4o",
+                "anthropic/claude-sonnet-4",
+                "gemini/gemini-2.5-flash",
+                "ollama/qwen3:8b",
+                "compatible/m"
+            ]
+        );
         let window = |model: Arc<dyn Model>| model.limits().context;
         assert_eq!(window(openai("k").model("gpt-4o").unwrap()), known_limits("gpt-4o").context);
         let kind = |model: Result<Arc<dyn Model>, ModelError>| model.err().unwrap().kind;

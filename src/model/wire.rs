@@ -80,10 +80,18 @@ impl Draft<'_> {
     }
 }
 
+/// The end mark of Chat Completions, which relays put behind the streams of other APIs too.
+const END_MARK: &str = "[DONE]";
+
 /// The reading half of one wire: takes events into a draft.
 pub(crate) trait Wire: Send {
     /// Takes one event that has data.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError>;
+
+    /// Whether [`END_MARK`] says that the answer is complete. On the wires whose API has another end, it only ends the stream.
+    fn is_whole_at_the_mark(&self) -> bool {
+        false
+    }
 
     /// Puts the last pieces in their places at the end of a complete stream. `false` if part of the answer was cut off.
     fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError>;
@@ -122,6 +130,10 @@ impl<'a> Reading<'a> {
     pub(crate) fn event(&mut self, event: &Event) -> Result<Step, ModelError> {
         match event.data.trim() {
             "" => Ok(Step::Nothing),
+            END_MARK => {
+                self.draft.is_complete |= self.wire.is_whole_at_the_mark();
+                Ok(Step::End)
+            }
             _ => self.wire.event(event, &mut self.draft),
         }
     }

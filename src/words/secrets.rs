@@ -55,7 +55,7 @@ pub(crate) fn new_mark(old: &str, new: &str) -> Option<String> {
 }
 
 /// Whether a word begins and continues like a key, even one with a part left out, as servers show it.
-#[cfg(any(test, feature = "openai", feature = "anthropic"))]
+#[cfg(any(test, feature = "_wire"))]
 pub(crate) fn begins_like_a_key(word: &str) -> bool {
     let goes_on = |prefix: &str| {
         word.strip_prefix(prefix).is_some_and(|rest| {
@@ -67,11 +67,11 @@ pub(crate) fn begins_like_a_key(word: &str) -> bool {
 }
 
 /// The fewest characters of a key after its prefix. Fewer make a word, not a key.
-#[cfg(any(test, feature = "openai", feature = "anthropic"))]
+#[cfg(any(test, feature = "_wire"))]
 const WORD_REST_MIN: usize = 6;
 
 /// The names that a key follows.
-#[cfg(any(test, feature = "openai", feature = "anthropic"))]
+#[cfg(any(test, feature = "_wire"))]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     table::names()
 }

@@ -68,10 +68,6 @@ impl OpenCall {
 impl Wire for ChatReading {
     /// The answer is complete as soon as the model has said why it stopped: only bookkeeping may follow.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError> {
-        if event.data.trim() == "[DONE]" {
-            draft.is_complete = true;
-            return Ok(Step::End);
-        }
         let chunk = draft.parse(event)?;
         if !chunk["error"].is_null() || event.name == "error" || chunk["object"] == "error" {
             return Err(draft.endpoint.refusal(None, &event.data, None));
@@ -97,6 +93,10 @@ impl Wire for ChatReading {
             draft.is_complete = true;
         }
         Ok(Step::Something)
+    }
+
+    fn is_whole_at_the_mark(&self) -> bool {
+        true
     }
 
     fn close(&mut self, draft: &mut Draft<'_>) -> Result<bool, ModelError> {

@@ -75,9 +75,6 @@ enum Kind {
 impl Wire for ResponsesReading {
     /// The type is read from the data; the event's name repeats it.
     fn event(&mut self, event: &Event, draft: &mut Draft<'_>) -> Result<Step, ModelError> {
-        if event.data.trim() == "[DONE]" {
-            return Ok(Step::End);
-        }
         let value = draft.parse(event)?;
         let index = value["output_index"].as_u64().unwrap_or_default();
         let more = value["delta"].as_str().unwrap_or_default();

@@ -377,7 +377,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// How keys begin, if that is long enough to be a sign alone.
-#[cfg(any(test, feature = "openai", feature = "anthropic"))]
+#[cfg(any(test, feature = "_wire"))]
 pub(super) fn prefixes() -> impl Iterator<Item = &'static str> {
     let says_something = |text: &str| {
         let begins = text.as_bytes()[0].is_ascii_alphanumeric();
@@ -391,7 +391,7 @@ pub(super) fn prefixes() -> impl Iterator<Item = &'static str> {
 }
 
 /// The names that a key follows.
-#[cfg(any(test, feature = "openai", feature = "anthropic"))]
+#[cfg(any(test, feature = "_wire"))]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().filter_map(|row| match row.2 {
         Named(text) | Assigned(text) => Some(text),

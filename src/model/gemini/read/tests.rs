@@ -99,6 +99,11 @@ fn every_reason_has_its_meaning() {
     }
     let cut = read_all(&[chunk(json!({"text": "x"}))]).0.unwrap_err();
     assert_eq!(cut.kind, ErrorKind::Truncated);
+    // A relay's end mark, behind an answer and in the middle of one.
+    let words = chunk(json!({"text": "x"})).to_string();
+    let marked = |events: &[&str]| samples::read(&endpoint(), events).0;
+    assert_eq!(marked(&[&words, &end("STOP").to_string(), "[DONE]"]).unwrap().text(), "x");
+    assert_eq!(marked(&[&words, "[DONE]"]).unwrap_err().kind, ErrorKind::Truncated);
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn a_failure_is_told_with_its_kind() {
         for event in
             [last("failed", json!({"error": error(code)})), flat, json!({"type": "error", "error": error(code)})]
         {
-            let failed = fails(&[event.clone()]);
+            let failed = fails(std::slice::from_ref(&event));
             assert_eq!(failed.kind, kind, "{event}");
             assert!(failed.message.contains("no") && failed.message.contains(code), "{failed}");
         }
