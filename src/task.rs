@@ -20,14 +20,7 @@ pub use progress::{TaskEvent, TaskProgress};
 pub use request::{ContextRef, ContextRefKind, TaskConstraints, TaskInput, TaskRequest};
 pub use result::{TaskError, TaskOutput, TaskProvenance, TaskResult, TaskToolCalls};
 
-use crate::{
-    model::BoxFuture,
-    words::usage::{MicroUsd, Usage},
-};
-
-/// What a host has under the name of a reference: `Ok(None)` for nothing. The error is words for the giver of the task.
-pub(crate) type Resolve =
-    dyn Fn(ContextRef) -> BoxFuture<'static, Result<Option<String>, String>> + Send + Sync + 'static;
+use crate::words::usage::{MicroUsd, Usage};
 
 /// The version of the envelopes.
 pub const TASK_VERSION: u32 = 1;

@@ -29,20 +29,25 @@ use crate::{
     },
     agent::{Agents, Commands},
     error::OpenError,
-    hook::Hooks,
+    hook::{HookContext, Hooks},
     lock::Lock,
-    model::Models,
+    model::{BoxFuture, Models},
     ops::remembered::Remembered,
     permission::{Globs, Ruleset},
     prompt::{Named, Place, Section, ask},
     supervisor::{Registry, SupervisorHandle},
     tape::{TapeError, TapeStoreExt as _},
-    task::Resolve,
+    task::ContextRef,
     tool::Threads,
     words::clock::Clock,
     words::ids::SessionId,
     words::message::ModelRef,
 };
+
+/// What a host has under the name of a reference, for the session that gives the task: `Ok(None)` for nothing. The error is words for
+/// the giver of the task.
+pub(crate) type Resolve =
+    dyn Fn(HookContext, ContextRef) -> BoxFuture<'static, Result<Option<String>, String>> + Send + Sync + 'static;
 
 /// The shared context of one runtime. See the module.
 pub(crate) struct Shared {

@@ -186,10 +186,11 @@ impl Slot {
         if inner.standing.admission == Admission::Draining && command.begins_work() {
             return Err(SendError::Draining);
         }
+        // Of a turn that is over, nothing is left to stop: whichever runs by now was not meant.
+        let is_meant = command.is_for(inner.now().as_ref().map(|now| &*now.state))?;
+        let stops_now = command.ends_the_turn() && is_meant;
         let to = ReplyTo(inner.next_reply);
         inner.next_reply += 1;
-        // Of a turn that is over, nothing is left to stop: whichever runs by now was not meant.
-        let stops_now = command.ends_the_turn() && command.is_for(inner.now().as_ref().map(|now| &*now.state));
         let answer = inner.inbox().command(to, command)?;
         let stop = stops_now.then(|| inner.inbox().workers.take_stop());
         inner.used = Instant::now();

@@ -126,9 +126,10 @@ pub(crate) trait Decide {
         false
     }
 
-    /// Whether the workers of the turn that this state shows are the command's to stop, where it ends a turn.
-    fn is_for(&self, _: Option<&State>) -> bool {
-        true
+    /// Of a command that ends a turn, whether the workers of the turn that this state shows are its to stop. The error is the answer,
+    /// where the state shows already that the command comes too late.
+    fn is_for(&self, _: Option<&State>) -> Result<bool, Refusal> {
+        Ok(true)
     }
 
     /// Whether the command stops running work. The workers are stopped at once, so the command stays and is tried again where the

@@ -10,10 +10,10 @@ mod timer;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
-    actor::{limits::RuntimeLimits, tapes::Tapes, trace_link::TraceLink},
+    actor::{limits::RuntimeLimits, shared::Resolve, tapes::Tapes, trace_link::TraceLink},
     agent::{Agents, Commands},
     event::EventStream,
-    hook::Hook,
+    hook::{Hook, HookContext},
     model::{BoxFuture, Model, ModelError, ModelLimits, Models, Price, Prices},
     ops::SweepPolicy,
     permission::Ruleset,
@@ -21,7 +21,7 @@ use crate::{
     runtime::{Passivation, recovery::Listen},
     supervisor::ChildSpec,
     tape::{Durability, MemoryStore, Store, StoreOptions, TapeError, TapeStore},
-    task::{ContextRef, Resolve},
+    task::ContextRef,
     tool::{Tool, Toolbox},
     words::ids::SessionId,
     words::message::ModelRef,
@@ -136,13 +136,17 @@ impl Builder {
     }
 
     /// What a task is given for a reference of the kind [`Doc`](crate::session::ContextRefKind::Doc) or
-    /// [`Memory`](crate::session::ContextRefKind::Memory): the text that the host has under that name. Its first 16 KiB are shown to
-    /// the child, as data; with `Ok(None)`, and without a function here, the child gets the name alone. An error, a panic, and an
-    /// answer that takes longer than [`HOOK_LIMIT`](crate::hook::HOOK_LIMIT), refuse the task in words for its giver.
+    /// [`Memory`](crate::session::ContextRefKind::Memory): the text that the host has under that name for the session that gives the
+    /// task. The name is a model's: no rule was asked about it, so the host judges by the session and its labels who may have what.
+    ///
+    /// The first 16 KiB are shown to the child, as data; with `Ok(None)`, and without a function here, the child gets the name alone.
+    /// A task may name 64 references, and all of them together may take [`HOOK_LIMIT`](crate::hook::HOOK_LIMIT); more, an error and a
+    /// panic refuse the task in words for its giver. A task that is given again, because its session crashed before the child was
+    /// made, is asked about again.
     ///
     /// ```
-    /// use tamtam::Runtime;
-    /// let notes = |named: tamtam::session::ContextRef| -> tamtam::model::BoxFuture<'static, _> {
+    /// use tamtam::{Runtime, hook::HookContext, model::BoxFuture, session::ContextRef};
+    /// let notes = |_: HookContext, named: ContextRef| -> BoxFuture<'static, Result<Option<String>, String>> {
     ///     Box::pin(async move { Ok((named.id == "style").then(|| "Short sentences.".to_owned())) })
     /// };
     /// let builder = Runtime::builder().context_refs(notes);
@@ -151,7 +155,10 @@ impl Builder {
     #[must_use]
     pub fn context_refs(
         mut self,
-        resolve: impl Fn(ContextRef) -> BoxFuture<'static, Result<Option<String>, String>> + Send + Sync + 'static,
+        resolve: impl Fn(HookContext, ContextRef) -> BoxFuture<'static, Result<Option<String>, String>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Builder {
         self.resolve = Some(Arc::new(resolve));
         self

@@ -160,11 +160,27 @@ async fn an_inner_address_is_not_reached() {
         let refused = fetch(WebFetch::new(HttpOptions::default()), json!({ "url": inner })).await;
         assert!(refused.is_error() && refused.content.contains("public address"), "{inner}: {refused:?}");
     }
-    let mut proxied = HttpOptions::default();
-    proxied.proxies = tamtam::model::Proxies::all(format!("http://127.0.0.1:{port}").into());
-    let refused = fetch(WebFetch::new(proxied), json!({ "url": "http://example.com/" })).await;
-    assert!(refused.is_error() && refused.content.contains("a proxy cannot be held to that"), "{refused:?}");
     assert_eq!(site.seen(), Vec::<String>::new());
+}
+
+/// E-14: a scheme with a proxy goes through it, also to a host that is excepted elsewhere; the other one stays with public addresses.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_of_one_scheme_opens_no_way_for_the_other() {
+    let site = site();
+    let mut proxied = HttpOptions::default();
+    proxied.proxies.http = Some(site.url("").into());
+    proxied.proxies.except = "*".to_owned();
+    let web = WebFetch::new(proxied.clone());
+    fetch(web.clone(), json!({ "url": "http://inner.example/x" })).await;
+    assert!(site.seen()[0].starts_with("GET http://inner.example/x "), "{:?}", site.seen());
+    for inner in [format!("http://127.0.0.1:{}/", site.port), format!("https://localhost:{}/", site.port)] {
+        let refused = fetch(web.clone(), json!({ "url": inner })).await;
+        assert!(refused.is_error() && refused.content.contains("public address"), "{inner}: {refused:?}");
+    }
+    (proxied.proxies.https, proxied.proxies.http) = (proxied.proxies.http, None);
+    let refused = fetch(WebFetch::new(proxied), json!({ "url": site.url("/page") })).await;
+    assert!(refused.is_error() && refused.content.contains("public address"), "{refused:?}");
+    assert_eq!(site.seen().len(), 1);
 }
 
 fn reply(request: &Request) -> Reply {

@@ -68,8 +68,10 @@ struct Client {
 
 /// A request without an answer.
 struct Open {
-    /// The session of a prompt; `None` for other requests.
+    /// The session of a prompt or a steering message; `None` for other requests.
     prompt_of: Option<String>,
+    /// Whether a cancel of this request alone does nothing.
+    is_carried_out: bool,
     stop: watch::Sender<bool>,
     /// Of a prompt that is stopped: what is sent behind it waits until it is answered.
     _stopping: Option<Cancelling>,
@@ -167,8 +169,9 @@ impl Connection {
     pub(crate) async fn take(self: &Arc<Self>, message: Incoming, tasks: &mut JoinSet<()>) -> Result<(), Gone> {
         match message {
             Incoming::Request { id, method, params } => {
-                let prompt_of = prompt::session_of(&params).filter(|_| method == "session/prompt");
-                match self.opened(&id, prompt_of) {
+                let is_steering = method == "_session/steering";
+                let prompt_of = prompt::session_of(&params).filter(|_| is_steering || method == "session/prompt");
+                match self.opened(&id, prompt_of, is_steering) {
                     Ok(stop) => drop(tasks.spawn(self.clone().carry_out(id, method, params, stop))),
                     Err(fault) => self.peer.answer(id, Err(fault)).await?,
                 }
@@ -184,7 +187,7 @@ impl Connection {
                 }
                 "$/cancel_request" => {
                     let meant = params["requestId"].to_string();
-                    self.stop(|id, _| *id == meant);
+                    self.stop(|id, open| *id == meant && !open.is_carried_out);
                 }
                 // A client of another version may tell more.
                 _ => {}
@@ -194,7 +197,12 @@ impl Connection {
         Ok(())
     }
 
-    fn opened(&self, id: &Value, prompt_of: Option<String>) -> Result<watch::Receiver<bool>, Fault> {
+    fn opened(
+        &self,
+        id: &Value,
+        prompt_of: Option<String>,
+        is_carried_out: bool,
+    ) -> Result<watch::Receiver<bool>, Fault> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let max = self.options.requests_max;
         if open.len() >= max {
@@ -205,7 +213,7 @@ impl Connection {
             return Err(Fault::no_request("a request of this id is open"));
         }
         let (stop, stopped) = watch::channel(false);
-        open.insert(id.to_string(), Open { prompt_of, stop, _stopping: None });
+        open.insert(id.to_string(), Open { prompt_of, is_carried_out, stop, _stopping: None });
         Ok(stopped)
     }
 
@@ -219,7 +227,7 @@ impl Connection {
         for (_, open) in open.iter_mut().filter(|(id, open)| is_meant(id, open)) {
             if !open.stop.send_replace(true) {
                 let held = open.prompt_of.as_deref().and_then(|id| self.held(&sessions::id(id).ok()?).ok());
-                open._stopping = held.and_then(|held| held.cancels());
+                open._stopping = held.map(|held| held.cancels());
             }
         }
     }
@@ -246,9 +254,13 @@ impl Connection {
         given: Value,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Done, Fault> {
-        if method == "session/prompt" && self.client.get().is_some() && self.options.no_key.is_none() {
-            // It ends in a way of its own.
-            return prompt::prompt(self, given, stop).await;
+        if self.client.get().is_some() && self.options.no_key.is_none() {
+            // These end in a way of their own.
+            match method {
+                "session/prompt" => return prompt::prompt(self, given, stop).await,
+                "_session/steering" => return prompt::steer(self, given, stop).await,
+                _ => {}
+            }
         }
         if !ENDS_AT_CANCEL.contains(&method) {
             return self.answer_at_once(method, given).await;
@@ -279,7 +291,6 @@ impl Connection {
             "session/delete" => sessions::delete(self, given).await,
             "session/set_mode" => self.set_mode(given).await,
             "session/set_config_option" => self.set_option(given).await,
-            "_session/steering" => prompt::steer(self, given).await,
             _ => extensions::answer(self, method, given).await.unwrap_or_else(|| Err(Fault::no_method(method))),
         }
     }

@@ -27,14 +27,17 @@ use crate::{
     calls,
     options::AcpOptions,
     peer::Gone,
+    rpc::Fault,
     settings,
     updates::Updates,
 };
 
 /// How many ids of its own messages a client is remembered by: more than may wait.
 const OWN_MAX: usize = 1_024;
-/// How many cancels may be under way: more than requests may be open.
+/// How many cancels may be under way before the client's next lines wait for one of them.
 const CANCELS_MAX: usize = 256;
+/// How long what is sent behind a cancel waits for it.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
 /// How often a stream that broke off is begun again, and how long in between.
 const TRIES_MAX: u32 = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(200);
@@ -115,20 +118,26 @@ impl Held {
         self.own.add(id);
     }
 
-    /// A cancel begins, and is over when the value is dropped. `None` if as many as may be are under way.
-    pub(crate) fn cancels(&self) -> Option<Cancelling> {
-        let begins = |count: &mut usize| {
-            let has_room = *count < CANCELS_MAX;
-            *count += usize::from(has_room);
-            has_room
-        };
-        self.cancelling.send_if_modified(begins).then(|| Cancelling(self.cancelling.clone()))
+    /// A cancel begins, and is over when the value is dropped.
+    pub(crate) fn cancels(&self) -> Cancelling {
+        self.cancelling.send_modify(|count| *count += 1);
+        Cancelling(self.cancelling.clone())
     }
 
-    /// Waits until no cancel is under way.
-    pub(crate) async fn cancelled(&self) {
+    /// Waits until one more cancel may begin.
+    pub(crate) async fn may_cancel(&self) {
         // The sender lives as long as this does.
-        drop(self.cancelling.subscribe().wait_for(|count| *count == 0).await);
+        drop(self.cancelling.subscribe().wait_for(|count| *count < CANCELS_MAX).await);
+    }
+
+    /// Waits until no cancel is under way; an error if that takes too long, as on a full disk.
+    pub(crate) async fn cancelled(&self) -> Result<(), Fault> {
+        let mut cancelling = self.cancelling.subscribe();
+        let over = cancelling.wait_for(|count| *count == 0);
+        match tokio::time::timeout(CANCEL_WAIT, over).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Fault::failed("what was cancelled before has not ended yet: send it again").kind("retry")),
+        }
     }
 
     /// Waits until all of a turn was sent to the client, or the showing is over.

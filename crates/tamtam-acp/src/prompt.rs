@@ -116,7 +116,7 @@ pub(crate) async fn prompt(
     tokio::select! {
         biased;
         () = stopped(&mut stop) => return Ok(json!({ "stopReason": "cancelled" }).into()),
-        () = held.cancelled() => {}
+        free = held.cancelled() => free?,
     }
     let id = message.id.clone();
     let receipt = held.session.send(message, said.delivery()).await.map_err(|error| Fault::from(error).about(&id))?;
@@ -191,7 +191,11 @@ fn meta(receipt: &Receipt, answer: Option<&Answer>) -> Value {
 }
 
 /// `_session/steering`: a message into the running turn.
-pub(crate) async fn steer(connection: &Arc<Connection>, given: Value) -> Result<Done, Fault> {
+pub(crate) async fn steer(
+    connection: &Arc<Connection>,
+    given: Value,
+    mut stop: watch::Receiver<bool>,
+) -> Result<Done, Fault> {
     let mut said: Prompt = params(given)?;
     let held = connection.held(&sessions::id(&said.session)?)?;
     let message = said.message()?;
@@ -206,9 +210,22 @@ pub(crate) async fn steer(connection: &Arc<Connection>, given: Value) -> Result<
         },
     };
     held.sends(message.id.clone());
-    held.cancelled().await;
+    let cancelled = || Ok(json!({ "outcome": "failed", "reason": "the client has cancelled it" }).into());
+    tokio::select! {
+        biased;
+        () = stopped(&mut stop) => return cancelled(),
+        free = held.cancelled() => free?,
+    }
     let id = message.id.clone();
     match held.session.send_to_turn(message, delivery, turn).await {
+        // The client cancelled while it was on its way, when no turn had it yet.
+        Ok(receipt) if *stop.borrow() => {
+            let read = taken_back(connection, &held, &receipt).await?;
+            match read {
+                None => cancelled(),
+                Some(_) => Ok(json!({ "outcome": "injected", "_meta": meta(&receipt, None) }).into()),
+            }
+        }
         Ok(receipt) => {
             let outcome = match receipt.disposition {
                 Disposition::Steering => "injected",
@@ -239,7 +256,8 @@ async fn aborted(connection: &Connection, held: &Held, turn: Seq) -> Result<(), 
 pub(crate) async fn cancel(connection: &Arc<Connection>, given: &Value) -> Option<impl Future<Output = ()> + use<>> {
     let held = session_of(given).and_then(|id| connection.held(&sessions::id(&id).ok()?).ok())?;
     let turn = held.session.peek().await.ok()?.turn?.id;
-    let cancelling = held.cancels()?;
+    held.may_cancel().await;
+    let cancelling = held.cancels();
     let connection = connection.clone();
     Some(async move {
         if let Err(error) = aborted(&connection, &held, turn).await {

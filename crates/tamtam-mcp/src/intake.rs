@@ -46,12 +46,13 @@ pub(crate) fn heard(server: &Server, connection: &Connection, line: &[u8], of: O
     let mut heard = Heard::default();
     let Some(messages) = message::read(line) else {
         if !line.trim_ascii().is_empty() {
-            server.misheard(line);
+            server.misheard(server.secrets.text(&String::from_utf8_lossy(line)).as_bytes());
             heard.unasked = 1;
         }
         return heard;
     };
-    for message in messages {
+    for mut message in messages {
+        message.without(&server.secrets);
         match connection.take(message) {
             Taken::Awaited => {}
             Taken::Unasked | Taken::Shown => heard.unasked = heard.unasked.saturating_add(1),

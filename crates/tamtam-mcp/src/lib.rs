@@ -45,6 +45,7 @@ mod message;
 mod offer;
 mod references;
 mod search;
+mod secrets;
 mod server;
 mod servers;
 mod session_tools;

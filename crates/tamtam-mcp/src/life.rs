@@ -109,7 +109,9 @@ impl Peer {
                 Ok(process) => Ok(Peer::Program(Box::new(process))),
                 Err(error) => Err(Why::Program { program: program.command.clone(), error }),
             },
-            Transport::Http(address) => Ok(Peer::Web(Web::new(address, &server.config, &means.http))),
+            Transport::Http(address) => {
+                Ok(Peer::Web(Web::new(address, &server.config, &means.http, server.secrets.clone())))
+            }
         }
     }
 

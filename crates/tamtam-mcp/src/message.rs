@@ -4,6 +4,8 @@
 
 use serde_json::{Value, json};
 
+use crate::secrets::Secrets;
+
 /// The longest id of a request of the server that is echoed, in bytes.
 const ID_BYTES_MAX: usize = 256;
 
@@ -27,6 +29,19 @@ pub(crate) enum Incoming {
     },
     /// No message, or one that nobody can have asked for.
     Stray,
+}
+
+impl Incoming {
+    /// Takes out what nobody is shown.
+    pub(crate) fn without(&mut self, secrets: &Secrets) {
+        match self {
+            Incoming::Answer(_, Ok(said))
+            | Incoming::Request { params: said, .. }
+            | Incoming::Notification { params: said, .. } => secrets.take_out(said),
+            Incoming::Answer(_, Err(rejected)) => rejected.message = secrets.text(&rejected.message).into_owned(),
+            Incoming::Stray => {}
+        }
+    }
 }
 
 /// A request was answered with an error.

@@ -27,6 +27,7 @@ use crate::{
     hello::Hello,
     message::Rejected,
     offer::{Offer, Refused},
+    secrets::Secrets,
     tail::Tail,
 };
 
@@ -150,6 +151,8 @@ pub(crate) struct Server {
     changes: watch::Sender<u64>,
     calls: AtomicU64,
     seen: Mutex<Seen>,
+    /// What was sent to it and is shown to nobody.
+    pub(crate) secrets: Arc<Secrets>,
 }
 
 #[derive(Default)]
@@ -171,6 +174,7 @@ impl Server {
             config,
             state: watch::Sender::new(State { link: Link::None, failures: 0, why }),
             users: watch::Sender::new(0),
+            secrets: Arc::default(),
             offer: Mutex::default(),
             changes,
             calls: AtomicU64::new(0),

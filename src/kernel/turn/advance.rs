@@ -61,8 +61,13 @@ impl Decide for Abort {
         true
     }
 
-    fn is_for(&self, state: Option<&State>) -> bool {
-        self.turn.is_none() || state.is_some_and(|state| state.expects(self.turn).is_ok())
+    fn is_for(&self, state: Option<&State>) -> Result<bool, Refusal> {
+        let (Some(turn), Some(state)) = (self.turn, state) else { return Ok(self.turn.is_none()) };
+        match state.expects(self.turn) {
+            // The id of a turn is the entry that began it, and no turn begins twice.
+            Err(refusal) if state.seq >= turn => Err(refusal),
+            expected => Ok(expected.is_ok()),
+        }
     }
 }
 

@@ -83,18 +83,16 @@ fn client(options: &HttpOptions, proxy: Option<&Secret>, tls: ClientConfig) -> R
         .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .tcp_keepalive(Duration::from_secs(30))
         .user_agent(concat!("tamtam/", env!("CARGO_PKG_VERSION")));
-    if options.addresses == Addresses::Public {
-        if proxy.is_some() {
-            return Err(unusable(
-                "only public addresses may be reached, and a proxy cannot be held to that: use no proxy here",
-            ));
-        }
+    let is_public = options.addresses == Addresses::Public;
+    if is_public && proxy.is_none() {
         builder = builder.dns_resolver(Arc::new(PublicOnly));
     }
     if let Some(proxy) = proxy {
         // The cause is left out: it would repeat the address, and with it the password.
         let proxy = reqwest::Proxy::all(proxy.reveal()).map_err(|_| unusable("the proxy is not a url"))?;
-        builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(&options.proxies.except)));
+        // An exception would be a way past the proxy, and past the resolver.
+        let except = if is_public { "" } else { options.proxies.except.as_str() };
+        builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_string(except)));
     }
     builder.build().map_err(|error| unusable(&format!("failed to set up http: {}", error.without_url())))
 }

@@ -43,6 +43,14 @@ impl PageUrl {
         self.0.host_str().unwrap_or_default().trim_end_matches('.').to_owned()
     }
 
+    /// Whether a redirect to that address stays with the server that was asked: the same scheme, host and port, or the same host over
+    /// `https` in place of `http`, each at its usual port.
+    pub(crate) fn leads_on_to(&self, next: &PageUrl) -> bool {
+        let at = |url: &PageUrl| (url.0.scheme().to_owned(), url.0.port());
+        let is_upgrade = (at(self), at(next)) == (("http".to_owned(), None), ("https".to_owned(), None));
+        self.host() == next.host() && (at(self) == at(next) || is_upgrade)
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -72,6 +80,15 @@ mod tests {
             (&long, "the url has 2057 bytes: 2048 are the most"),
         ] {
             assert_eq!(PageUrl::parse(text).unwrap_err(), why);
+        }
+        let leads = |from: &str, to: &str| PageUrl::parse(from).unwrap().leads_on_to(&PageUrl::parse(to).unwrap());
+        assert!(
+            leads("http://h/a", "http://h/b")
+                && leads("http://h/", "https://h/")
+                && leads("http://h:8/", "http://h:8/x")
+        );
+        for other in ["https://h:22/", "http://h/", "https://g/", "https://h.g/"] {
+            assert!(!leads("https://h/", other), "{other}");
         }
         let page = PageUrl::parse("https://docs.rs/a/b").unwrap();
         assert_eq!(page.join("../c").unwrap().as_str(), "https://docs.rs/c");

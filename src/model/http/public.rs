@@ -4,7 +4,8 @@
 //! when it is judged and private a moment later (DNS rebinding) leads nowhere. An address that stands in a URL itself is never looked
 //! up, so it is judged before.
 //!
-//! Sources: the IANA registries of special-purpose addresses (RFC 6890), and 2000::/3 as all that IPv6 has assigned so far.
+//! Sources: the IANA registries of special-purpose addresses (RFC 6890), 168.63.129.16 as Azure's own service to its machines, and
+//! 2000::/3 as all that IPv6 has assigned so far.
 
 use std::{
     io,
@@ -21,7 +22,8 @@ pub enum Addresses {
     #[default]
     Any,
     /// Public ones alone, for addresses that a model or a stranger names: no private, loopback, link-local, shared or reserved one.
-    /// A request to another address fails before anything is sent. With a proxy, which looks names up itself, every request fails.
+    /// A request to another address fails before anything is sent. Where a scheme has a proxy, all its requests go through that,
+    /// without exceptions: it looks names up itself, and what they lead to is the proxy's to say. An address in the URL is judged here.
     Public,
 }
 
@@ -43,6 +45,7 @@ fn is_public(address: Ipv4Addr) -> bool {
         (a, b, c),
         (0 | 10 | 127 | 224..=255, _, _)
             | (100, 64..=127, _)
+            | (168, 63, 129)
             | (169, 254, _)
             | (172, 16..=31, _)
             | (192, 0, 0 | 2)
@@ -66,7 +69,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         && !(a == 0x3fff && b < 0x1000)
 }
 
-/// Looks names up with the system, and keeps the public addresses.
+/// Looks names up with the system, and keeps the public addresses. For connections without a proxy.
 pub(super) struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -96,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_is_not_the_public_internet_is_not_public() {
-        let private = "0.0.0.0 10.1.2.3 100.64.0.1 127.0.0.1 127.255.0.9 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 \
+        let private = "0.0.0.0 10.1.2.3 100.64.0.1 127.0.0.1 127.255.0.9 168.63.129.16 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 \
             192.0.2.1 192.88.99.1 192.168.0.1 198.18.0.1 198.51.100.7 203.0.113.1 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1 \
             ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::10.0.0.1 64:ff9b::a00:1 64:ff9b::808:808 100::1 2001::1 2001:db8::1 2002:7f00:1::1 \
             3fff::1 fc00::1 fd12::1 fe80::1 fec0::1 ff02::1 4000::1";

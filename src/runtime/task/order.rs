@@ -17,12 +17,13 @@ use crate::{
     actor::{bring_up::is_not_made, shared::Shared},
     agent::Agent,
     error::{OpenError, SendError, SpawnError},
+    hook::HookContext,
     kernel::{Budget, Limits, Record, Refusal, Settings, State, TaskOrder, Terms, bounds, toolset},
     permission::Ruleset,
     runtime::{children::of_child, options::SessionOptions},
     session::Session,
     task::{TaskConstraints, TaskRequest},
-    tool::May,
+    tool::{May, SessionRef},
     words::{
         ids::{MessageId, Seq, SessionId, new_uuid},
         message::{Message, Part},
@@ -221,7 +222,9 @@ async fn prompt(
     may: May,
 ) -> Result<Message, SpawnError> {
     let workspace = settings.workspace.clone();
-    let named = refs::found(parent.shared.resolve.as_ref(), &request.context_refs).await.map_err(refused)?;
+    let context = HookContext { id: parent.id().clone(), session_ref: SessionRef::new(parent.slot.clone()) };
+    let resolve = parent.shared.resolve.as_deref().map(|resolve| (resolve, &context));
+    let named = refs::found(resolve, &request.context_refs).await.map_err(refused)?;
     // What files say passes the filters of output, as it would if a tool had read it.
     let read = move |shared: &Shared| {
         let filters = shared.hooks.filters();

@@ -9,13 +9,15 @@
 //! end of the message, so no text after it ends it. A name stays on its line: a name with a line break or another control
 //! character is refused.
 
-use std::{fmt::Write as _, panic::AssertUnwindSafe, sync::Arc};
+use std::{fmt::Write as _, panic::AssertUnwindSafe};
 
 use futures_util::FutureExt as _;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    hook::HOOK_LIMIT,
-    task::{ContextRef, ContextRefKind, Resolve},
+    actor::shared::Resolve,
+    hook::{HOOK_LIMIT, HookContext},
+    task::{ContextRef, ContextRefKind},
     tool::May,
     words::message::NOT_THE_USER,
 };
@@ -23,18 +25,14 @@ use crate::{
 /// The most bytes that the child is shown of one file, and the bytes of text after which no more of files is shown.
 const FILE_BYTES_MAX: usize = 16 * 1_024;
 const ALL_BYTES_MAX: usize = 64 * 1_024;
+/// The most references of a request.
+const REFS_MAX: usize = 64;
 
 /// The text for a part after the question: names, and the beginnings of files. Empty without references. The error is words for the giver of
 /// the request.
 pub(super) fn told(workspace: &str, refs: &[(ContextRef, Option<String>)], may: &May) -> Result<String, String> {
     let mut text = String::new();
     for (one, found) in refs {
-        if let Some(odd) = one.id.chars().find(|c| c.is_control() || is_line_break_or_turn(*c)) {
-            return Err(format!(
-                "the name {:?} cannot be given: it has the character {odd:?}; a name is one line",
-                one.id
-            ));
-        }
         let room = FILE_BYTES_MAX.min(ALL_BYTES_MAX.saturating_sub(text.len()));
         let shown = match one.kind {
             ContextRefKind::File => file(workspace, &one.id, may, room)?,
@@ -58,18 +56,23 @@ fn with_text(name: String, text: Option<&str>, room: usize) -> String {
 }
 
 /// Looks up what the host has under the names of documents and of what is remembered; the others have nothing here. The error is
-/// words for the giver of the request.
+/// words for the giver of the request. Names are checked before the host hears of any.
 pub(super) async fn found(
-    resolve: Option<&Arc<Resolve>>,
+    resolve: Option<(&Resolve, &HookContext)>,
     refs: &[ContextRef],
 ) -> Result<Vec<(ContextRef, Option<String>)>, String> {
+    if refs.len() > REFS_MAX {
+        return Err(format!("{} references cannot be given: {REFS_MAX} are the most", refs.len()));
+    }
+    refs.iter().try_for_each(check)?;
+    let until = Instant::now() + HOOK_LIMIT;
     let mut all = Vec::new();
     for one in refs {
         let text = match (resolve, one.kind) {
-            (Some(resolve), ContextRefKind::Doc | ContextRefKind::Memory) => {
-                let asked = AssertUnwindSafe(async { resolve(one.clone()).await }).catch_unwind();
+            (Some((resolve, context)), ContextRefKind::Doc | ContextRefKind::Memory) => {
+                let asked = AssertUnwindSafe(async { resolve(context.clone(), one.clone()).await }).catch_unwind();
                 let cannot = |why: &str| format!("{} cannot be given: {why}", one.id);
-                match tokio::time::timeout(HOOK_LIMIT, asked).await {
+                match timeout_at(until, asked).await {
                     Ok(Ok(found)) => found.map_err(|why| cannot(&why))?,
                     Ok(Err(_)) => return Err(cannot("the host's function for it crashed")),
                     Err(_) => return Err(cannot("the host did not find it in time")),
@@ -80,6 +83,16 @@ pub(super) async fn found(
         all.push((one.clone(), text));
     }
     Ok(all)
+}
+
+/// A name is one line.
+fn check(one: &ContextRef) -> Result<(), String> {
+    match one.id.chars().find(|c| c.is_control() || is_line_break_or_turn(*c)) {
+        Some(odd) => {
+            Err(format!("the name {:?} cannot be given: it has the character {odd:?}; a name is one line", one.id))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Characters that break a line or turn its direction, and are not control characters.

@@ -102,6 +102,12 @@ impl Work {
         for entry in &entries[from..] {
             match &entry.record {
                 Record::Call(call) => drop(open.insert(entry.seq, &call.facts)),
+                // A hook gave it other arguments.
+                Record::CallGated(gated) => {
+                    if let (Some(facts), Some(known)) = (&gated.facts, entry.ticket.and_then(|at| open.get_mut(&at))) {
+                        *known = facts;
+                    }
+                }
                 Record::Result { result, .. } => {
                     let facts = entry.ticket.and_then(|ticket| open.remove(&ticket));
                     if let Some(facts) = facts.filter(|_| !result.is_error()) {
@@ -129,7 +135,10 @@ impl Work {
         let is_file = |access: &&Access| access.permission == "read";
         let source = match facts.tool.as_str() {
             "read" => facts.access.iter().find(is_file).map(|one| ContextRef::new(ContextRefKind::File, &*one.pattern)),
-            "web_fetch" => result.details["url"].as_str().map(|url| ContextRef::new(ContextRefKind::Doc, url)),
+            // Of a redirect that was not followed nothing was read.
+            "web_fetch" if result.details["redirect"].is_null() => {
+                result.details["url"].as_str().map(|url| ContextRef::new(ContextRefKind::Doc, url))
+            }
             _ => None,
         };
         self.sources.extend(source.filter(|source| !self.sources.contains(source)));

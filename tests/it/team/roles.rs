@@ -2,7 +2,8 @@
 //! together.
 
 use tamtam::{
-    model::Request,
+    hook::{Hook, HookCall, Verdict},
+    model::{BoxFuture, Request},
     runtime::{Agent, AgentMode, Agents, TaskOptions},
     tools,
 };
@@ -51,7 +52,21 @@ async fn an_agent_that_explores_is_offered_nothing_that_writes() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// O-15, O-18: a result names what the task read, each once, and cites of it what its answer names.
+/// Reads `other.md` in place of `old.md`.
+struct Moved;
+
+impl Hook for Moved {
+    fn name(&self) -> &str {
+        "moved"
+    }
+
+    fn before_call<'a>(&'a self, call: &'a HookCall) -> BoxFuture<'a, Verdict> {
+        let is_old = call.arguments == json!({ "path": "old.md" });
+        Box::pin(async move { if is_old { Verdict::Rewrite(json!({ "path": "other.md" })) } else { Verdict::Pass } })
+    }
+}
+
+/// O-15, O-18: a result names what the task read, each once and as it was read, and cites of it what its answer names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_names_its_sources_and_cites_them() {
     let folder = taped::folder();
@@ -61,12 +76,12 @@ async fn a_result_names_its_sources_and_cites_them() {
     let read = |file: &str| json!({ "path": file });
     let calls = Reply::call("read", read("notes.md")).with_call("read", read("./notes.md"));
     let calls =
-        calls.with_call("read", read("other.md")).with_call("read", read("missing.md")).with_call("ls", json!({}));
+        calls.with_call("read", read("old.md")).with_call("read", read("missing.md")).with_call("ls", json!({}));
     let model = Arc::new(Scripted::new([
         child("look", Reply::text("It is in `notes.md:1`, and missing.md would have it too.")).when("\nresult"),
         child("look", calls),
     ]));
-    let builder = Runtime::builder().store(folder.path().join("store")).model(model);
+    let builder = Runtime::builder().store(folder.path().join("store")).model(model).hook(Moved);
     let runtime = builder.tools(tools::full()).with_tasks().start().await.unwrap();
     let parent = runtime.create(options(folder.path())).await.unwrap();
     let child = parent.delegate(TaskRequest::new("explore", "look", "look"), attached()).await.unwrap();
@@ -81,13 +96,19 @@ async fn a_result_names_its_sources_and_cites_them() {
 /// that fails refuses the task in words.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_is_given_what_the_host_has_under_a_name() {
-    use tamtam::session::{
-        ContextRef,
-        ContextRefKind::{Doc, File, Memory},
+    use tamtam::{
+        hook::HookContext,
+        session::{
+            ContextRef,
+            ContextRefKind::{Doc, File, Memory},
+        },
     };
     let folder = taped::folder();
     let model = Arc::new(Scripted::new([Reply::text("done"), Reply::text("done")]));
-    let find = |one: ContextRef| -> tamtam::model::BoxFuture<'static, Result<Option<String>, String>> {
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    let find = move |context: HookContext, one: ContextRef| -> BoxFuture<'static, Result<Option<String>, String>> {
+        heard.lock().unwrap().push((context.id.to_string(), one.id.clone()));
         Box::pin(async move {
             match one.id.as_str() {
                 "style" => Ok(Some("Short sentences.".to_owned())),
@@ -118,6 +139,18 @@ async fn a_task_is_given_what_the_host_has_under_a_name() {
         let refused = parent.delegate(request, attached()).await.map(drop).unwrap_err();
         assert!(refused.to_string().contains(why), "{refused}");
     }
+    // The host hears who gives the task, and of no name that is none, nor of more than may be.
+    let parent_id = parent.id().to_string();
+    assert!(asked.lock().unwrap().iter().all(|(session, _)| *session == parent_id));
+    let before = asked.lock().unwrap().len();
+    for refs in [vec![ContextRef::new(Doc, "style"), ContextRef::new(Doc, "a\nb")], vec![ContextRef::new(Doc, "x"); 65]]
+    {
+        let mut request = TaskRequest::new("general", "work", "work");
+        request.context_refs = refs;
+        let refused = parent.delegate(request, attached()).await.map(drop).unwrap_err().to_string();
+        assert!(refused.contains("a name is one line") || refused.contains("64 are the most"), "{refused}");
+    }
+    assert_eq!(asked.lock().unwrap().len(), before);
     assert!(runtime.shutdown().await.is_empty());
 }
 

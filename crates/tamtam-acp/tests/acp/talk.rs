@@ -130,6 +130,28 @@ async fn a_steering_message_that_is_cancelled_says_what_became_of_it() {
     lab.end().await;
 }
 
+/// A steering message that begins a turn is what a cancel behind it is for, at whatever moment the two meet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_behind_a_steering_message_ends_what_it_began() {
+    let lab = Lab::new().await;
+    let mut client = lab.client().await;
+    let session = client.new_session(&lab.work()).await;
+    for round in 0..20 {
+        let words = json!([{ "type": "text", "text": "hang" }]);
+        let steered = client.send("_session/steering", json!({ "sessionId": session, "prompt": words })).await;
+        client.tell("session/cancel", json!({ "sessionId": session })).await;
+        let outcome = client.answer(steered).await.unwrap()["outcome"].clone();
+        assert!(
+            ["failed", "injected", "startedNewTurn"].contains(&outcome.as_str().unwrap()),
+            "round {round}: {outcome}"
+        );
+        // A turn that hangs on would keep it waiting.
+        let next = client.prompt(&session, "hello").await;
+        assert_eq!(client.answer(next).await.unwrap()["stopReason"], "end_turn", "round {round}");
+    }
+    lab.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_cancelled_ends_alone() {
     let lab = Lab::new().await;

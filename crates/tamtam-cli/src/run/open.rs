@@ -17,7 +17,6 @@ use std::{
 use tamtam::{
     EventStream, ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     hook::{Planning, ReadLoop},
-    model::HttpOptions,
     permission::{Rule, Ruleset},
     runtime::{Agent, Builder, InstructionFiles},
     session::{AgentChoice, Budget, Open, Scope, State},
@@ -412,22 +411,13 @@ pub(crate) fn builder(
     // Before the one that takes keys out, which sees what the hints quote.
     let builder = with_instructions(with_hints(builder, given), given, environment);
     let builder = match given.web_fetch {
-        Some(true) => builder.tool(web_fetch(given.model.network.options(environment)?)),
+        Some(true) => builder.tool(WebFetch::new(given.model.network.options(environment)?)),
         _ => builder,
     };
     let builder = if given.no_redact { builder } else { builder.hook(environment.redact()) };
     #[cfg(feature = "fault-injection")]
     let builder = builder.hold_back_appends(environment.held_back()).faults(environment.faults());
     Ok(builder)
-}
-
-/// The tool that reads pages. Behind a proxy it is the proxy that looks names up, so it says what is reached: all goes through it.
-fn web_fetch(mut options: HttpOptions) -> WebFetch {
-    if options.proxies.http.is_none() && options.proxies.https.is_none() {
-        return WebFetch::new(options);
-    }
-    options.proxies.except.clear();
-    WebFetch::anywhere(options)
 }
 
 /// The files whose text joins the system prompt of a new session.
