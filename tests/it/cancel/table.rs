@@ -112,7 +112,8 @@ fn of_file(file: &Path) -> Vec<Found> {
             signature.push_str(next);
         }
         let function: String = after.chars().take_while(|at| at.is_alphanumeric() || *at == '_').collect();
-        let result = signature.split_once(") -> ").map_or("", |(_, result)| result);
+        // The last one: an argument may be a function with a result of its own.
+        let result = signature.rsplit_once(") -> ").map_or("", |(_, result)| result);
         let gives = before.contains("async") || result.contains("impl Future") || result.contains("BoxFuture");
         let is_of_a_stream = line.starts_with("    ") && function == "poll_next" && text.contains(" Stream for ");
         let is_public = before.starts_with("pub ") || is_public_trait;
