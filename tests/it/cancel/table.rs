@@ -109,10 +109,12 @@ fn of_file(file: &Path) -> Vec<Found> {
         let mut signature = line.to_owned();
         while !signature.contains('{') && !signature.contains(';') {
             let Some(next) = lines.next() else { break };
+            signature.push(' ');
             signature.push_str(next);
         }
         let function: String = after.chars().take_while(|at| at.is_alphanumeric() || *at == '_').collect();
         // The last one: an argument may be a function with a result of its own.
+        let signature = signature.split(" where ").next().unwrap();
         let result = signature.rsplit_once(") -> ").map_or("", |(_, result)| result);
         let gives = before.contains("async") || result.contains("impl Future") || result.contains("BoxFuture");
         let is_of_a_stream = line.starts_with("    ") && function == "poll_next" && text.contains(" Stream for ");
