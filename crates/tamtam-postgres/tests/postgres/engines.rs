@@ -8,7 +8,7 @@ mod races;
 use tamtam::tape::{Store, StoreOptions, TapeStore};
 use tamtam_postgres::Postgres;
 
-use crate::server::{shared, sql, store};
+use crate::server::{comes_true, shared, sql, store};
 use claims::{LONG, talked};
 
 fn each_engine(claim: impl Fn(&str, &dyn TapeStore)) {
@@ -32,4 +32,35 @@ fn rows_are_the_lines_of_files() {
     }
     let rows = format!("select line from {}.entries where session = 's' order by seq", options.schema);
     assert_eq!(sql(&shared().address(), &rows), lines);
+}
+
+/// What an append costs does not grow with the tapes that are there: it finds the line that it continues by its key, and reads no table.
+#[test]
+fn no_append_reads_the_tapes_that_are_there() {
+    let options = shared().database();
+    let store = Postgres::open(&options).unwrap();
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c", "d"] {
+            scope.spawn(|| {
+                let mut tape = claims::Tape::create(&store, name);
+                (1..=100).for_each(|seq| drop(tape.append(&[claims::entry(seq)]).unwrap()));
+            });
+        }
+    });
+    assert!(store.settle(LONG));
+    drop(store);
+    // A connection leaves its counts when it ends.
+    let counts = format!(
+        "select n_tup_ins, seq_tup_read from pg_stat_user_tables where schemaname = '{}' and relname = 'entries'",
+        options.schema
+    );
+    let mut read = 0_u64;
+    let have_come = || {
+        let counts = sql(&shared().address(), &counts).remove(0);
+        let (written, rows) = counts.split_once(' ').unwrap();
+        read = rows.parse().unwrap();
+        written == "400"
+    };
+    assert!(comes_true(have_come), "the rows were not counted");
+    assert!(read < 400, "400 appends read {read} rows of whole tables");
 }
