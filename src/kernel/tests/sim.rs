@@ -14,6 +14,7 @@
 //! | `world.rs` | a session with its tape, its workers and its host |
 //! | `shell.rs` | the shell, driven by the real mailbox: what it does next, and what it begins |
 //! | `disk.rs` | a disk that is slow, refuses or hangs, and the deaths of the actor and of the process |
+//! | `takeover.rs` | a second node takes the session over, and the owner of before does not know yet |
 //! | `tasks.rs` | child sessions, which live on through a crash of their parent |
 //! | `back.rs` | going back to any point, from any other |
 //! | `merge.rs` | what a fork said is merged, also from an older state, and twice |
@@ -41,6 +42,7 @@ mod merge;
 #[path = "../../../tests/it/support/rng.rs"]
 pub(crate) mod rng;
 mod shell;
+mod takeover;
 pub(crate) mod tasks;
 mod world;
 

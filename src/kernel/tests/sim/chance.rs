@@ -85,13 +85,14 @@ enum Happening {
     Handoff,
     Anchor,
     Crash,
+    Takeover,
     Spawn,
     ChildEnds,
     Parent,
     End,
 }
 
-const HAPPENINGS: [(usize, Happening); 33] = [
+const HAPPENINGS: [(usize, Happening); 34] = [
     (12, Happening::Send),
     (3, Happening::SendAgain),
     (2, Happening::Edit),
@@ -121,6 +122,7 @@ const HAPPENINGS: [(usize, Happening); 33] = [
     (1, Happening::Handoff),
     (1, Happening::Anchor),
     (3, Happening::Crash),
+    (3, Happening::Takeover),
     (4, Happening::Spawn),
     (4, Happening::ChildEnds),
     (1, Happening::Parent),
@@ -221,6 +223,7 @@ impl World {
             }
             Happening::Anchor => self.signal(&BeginAnchor.to(ReplyTo::NOBODY)),
             Happening::Crash => self.crash(),
+            Happening::Takeover => self.lose_lease(),
             Happening::Spawn => self.spawn(),
             Happening::ChildEnds => {
                 self.child_ends();
@@ -236,7 +239,7 @@ impl World {
         }
     }
 
-    fn delivery(&mut self) -> Delivery {
+    pub(super) fn delivery(&mut self) -> Delivery {
         self.rng.weighted(&[
             (6, Delivery::Queue),
             (1, Delivery::Reject),
@@ -381,7 +384,8 @@ impl World {
             (Job::Call, true) => {
                 Report::Returned { result: ToolResult::failed(ErrorReason::Aborted, "stopped") }.of(ticket)
             }
-            (Job::Call, false) if self.rng.percent(5) => {
+            // Hooks are asked before the tool is, so one that has put a question is past them.
+            (Job::Call, false) if self.rng.percent(5) && !self.has_asked(ticket) => {
                 Report::Gated { gated: Box::new(self.gated(ticket)) }.of(ticket)
             }
             (Job::Call, false) if self.rng.percent(20) => {
@@ -408,6 +412,10 @@ impl World {
         let shown = self.rng.pick(&[None, Some(vec![Shown::Kept(0, items), Shown::New(Box::new(note))])]);
         let reminders = self.rng.pick(&[vec![], vec!["remember".to_owned()]]);
         Prepared { turn, shown, reminders, ..Prepared::default() }
+    }
+
+    fn has_asked(&self, call: Seq) -> bool {
+        self.state.open.values().any(|open| matches!(open, Open::Ask(ask) if ask.call == call))
     }
 
     /// What a hook made of a call, by chance.

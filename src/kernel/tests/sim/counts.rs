@@ -37,6 +37,10 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     pub(super) too_large: u64,
     pub(super) late_reports: u64,
+    pub(super) takeovers: u64,
+    pub(super) late_acknowledged: u64,
+    pub(super) refused_owners: u64,
+    pub(super) begun_late: u64,
     pub(super) poison: u64,
     pub(super) poisoned: u64,
 }
@@ -72,6 +76,10 @@ impl Counts {
             self.refused,
             self.too_large,
             self.late_reports,
+            self.takeovers,
+            self.late_acknowledged,
+            self.refused_owners,
+            self.begun_late,
             self.poison,
         ];
         all.iter().all(|count| *count > 0)
@@ -127,6 +135,10 @@ impl AddAssign for Counts {
         self.refused += other.refused;
         self.too_large += other.too_large;
         self.late_reports += other.late_reports;
+        self.takeovers += other.takeovers;
+        self.late_acknowledged += other.late_acknowledged;
+        self.refused_owners += other.refused_owners;
+        self.begun_late += other.begun_late;
         self.poison += other.poison;
         self.poisoned += other.poisoned;
     }

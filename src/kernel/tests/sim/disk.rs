@@ -108,6 +108,7 @@ impl World {
             self.stops.clear();
             (self.poison, self.poisoned_ticket, self.report_deaths) = (None, None, 0);
             self.host.hang_up();
+            self.ghost = None;
         } else {
             self.last_words(&dead);
         }
@@ -128,7 +129,7 @@ impl World {
         tools::told(&self.toolbox, &self.state, &Input::recover())
     }
 
-    fn rebuild(&mut self) -> Result<(), Broken> {
+    pub(super) fn rebuild(&mut self) -> Result<(), Broken> {
         self.state = self.fold(self.written.iter());
         let anchor = self.written.iter().rposition(|line| matches!(line.record, Record::State(_))).unwrap_or(0);
         hold!(

@@ -24,6 +24,7 @@ use super::{
     hold,
     host::{Host, Wish},
     rng::Rng,
+    takeover::Ghost,
     tasks::{self, Family},
 };
 use crate::kernel::tests::core::{line, tools};
@@ -110,6 +111,8 @@ pub(super) struct World {
     /// How often each call was really started, over all incarnations of the session.
     pub(super) ran: BTreeMap<Seq, u32>,
     pub(super) family: Family,
+    /// The owner of before, where another node took the session over and it does not know.
+    pub(super) ghost: Option<Ghost>,
 }
 
 impl World {
@@ -182,6 +185,7 @@ impl World {
             report_deaths: 0,
             ran: BTreeMap::new(),
             family: Family::default(),
+            ghost: None,
         }
     }
 
@@ -296,6 +300,7 @@ impl World {
     /// The environment stops being nasty: everything is answered, every report arrives, and the session must come to rest.
     fn come_to_rest(&mut self) -> Result<(), Broken> {
         self.tell(|_| "\nCALM".to_owned());
+        self.ghost_ends()?;
         for _ in 0..2_000 {
             self.catch_up()?;
             let asks = |open: &Open| matches!(open, Open::Ask(_) | Open::BudgetAsk(_));
