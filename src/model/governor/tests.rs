@@ -218,6 +218,31 @@ fn what_the_headers_leave_is_kept_to() {
     assert_eq!(governor.figures(31 * SECOND).requests_left, Some(9), "at the reset the limit is whole");
 }
 
+/// Tokens that the provider says are left go down with each request, by its estimate.
+#[test]
+fn what_the_headers_leave_of_tokens_goes_down_with_each_request() {
+    let mut governor = Governor::new(RateLimits::default());
+    let first = governor.ask(person("s")).0;
+    assert_eq!(gone(&mut governor, SECOND), [first]);
+    let [tokens, requests] = said(100, 100, 30);
+    governor.head(SECOND, first, true, [requests, tokens]);
+    let [may, must_wait] = ["a", "b"].map(|session| governor.ask(Asking { tokens: 60, ..person(session) }).0);
+    assert_eq!((gone(&mut governor, SECOND), governor.next(SECOND)), (vec![may], Some(31 * SECOND)));
+    assert_eq!(gone(&mut governor, 31 * SECOND), [must_wait]);
+}
+
+/// Requests that were under way when the breaker opened fail later, and change nothing about its next try.
+#[test]
+fn a_late_failure_moves_no_open_breaker() {
+    let mut governor = Governor::new(RateLimits::default());
+    let tickets: Vec<_> = (0..11).map(|n| governor.ask(person(&n.to_string())).0).collect();
+    assert_eq!(gone(&mut governor, SECOND), tickets);
+    for (ticket, at) in tickets.iter().zip([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3]) {
+        governor.ended(at * SECOND, *ticket, &Ended::Failed(&error(ErrorKind::Network, None)));
+    }
+    assert_eq!(governor.figures(3 * SECOND).next_try_ms, 3_000);
+}
+
 /// The headers as OpenAI, Anthropic and servers in their place write them.
 #[cfg(feature = "http")]
 #[test]
