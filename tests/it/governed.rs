@@ -89,7 +89,7 @@ async fn sessions<const N: usize>(runtime: &Runtime, folder: &std::path::Path) -
     sessions.try_into().unwrap()
 }
 
-/// K: sessions with one key take turns; who waits is seen, and an abort gives up its place at once. Nothing shows the key.
+/// Sessions with one key take turns; who waits is seen, and an abort gives up its place at once. Nothing shows the key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_of_one_key_wait_for_their_turn() {
     let folder = taped::folder();
@@ -123,7 +123,7 @@ async fn sessions_of_one_key_wait_for_their_turn() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// K: the wait that one session was told stills all others with that key, and none with another one; an operator's restart of the
+/// The wait that one session was told stills all others with that key, and none with another one; an operator's restart of the
 /// governor ends it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_wait_of_a_provider_stills_all_sessions_of_its_key() {

@@ -121,7 +121,7 @@ fn tokens_of_a_minute_are_those_that_were_used() {
     assert_eq!(gone(&mut governor, 62 * SECOND), [large]);
 }
 
-/// K: one wait stills all of the key, up to a minute; a longer one is the error of each, and ends in ten minutes at the latest.
+/// One wait stills all of the key, up to a minute; a longer one is the error of each, and ends in ten minutes at the latest.
 #[test]
 fn a_wait_of_the_provider_stills_all() {
     let mut governor = limited(99);
