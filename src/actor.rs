@@ -19,6 +19,7 @@ pub(crate) mod compaction;
 pub(crate) mod counters;
 mod facts;
 pub(crate) mod figures;
+pub(crate) mod governors;
 pub(crate) mod known_models;
 pub(crate) mod limits;
 mod milestone;

@@ -19,6 +19,7 @@
 mod arguments;
 mod assembly;
 mod error;
+pub(crate) mod governor;
 mod halves;
 pub(crate) mod price;
 mod request;
@@ -75,6 +76,7 @@ use serde::Deserialize;
 pub(crate) use arguments::object;
 pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
+pub use governor::{GovernedBy, RateLimits};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
 pub(crate) use request::bound_parts;
 pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
@@ -137,6 +139,14 @@ pub trait Model: Send + Sync + 'static {
 
     /// The price of its tokens; `None` if it is not known. Must answer at once, without I/O.
     fn price(&self) -> Option<Price> {
+        None
+    }
+
+    /// The governor that its requests go through, with those of all models that say the same; `None`, as by default, for a model whose
+    /// provider limits nothing. Asked before each request; must answer at once, without I/O.
+    ///
+    /// A governed request waits for its turn before [`Model::stream`] is called.
+    fn governed_by(&self) -> Option<GovernedBy> {
         None
     }
 
@@ -236,6 +246,12 @@ pub enum Delta {
 
 /// Takes the pieces of an answer.
 pub trait Deltas: Send {
+    /// Takes the status and the headers of the answer, which its model may say as soon as they are there: a governor reads from them
+    /// what the provider lets go further. `header` finds one by its name in lower case. By default nothing is done with them.
+    fn head(&mut self, status: u16, header: &dyn Fn(&str) -> Option<String>) {
+        let _ = (status, header);
+    }
+
     /// Takes one piece. Must not block: the model calls it while it reads the stream.
     fn delta(&mut self, delta: Delta);
 }

@@ -27,11 +27,11 @@ use tokio_util::{
 };
 
 use crate::{
-    actor::shared::Shared,
+    actor::{governors::Standing, shared::Shared},
     agent::Agent,
-    kernel::Asked,
+    kernel::{Asked, context::of_text},
     lock::Lock,
-    model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem},
+    model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem, governor::Rank},
     supervisor::{AdminError, ChildSpec, NodeState, Restart, Shutdown, SupervisorHandle},
     words::ids::SessionId,
     words::labels::Labels,
@@ -57,6 +57,8 @@ pub(crate) struct Order {
     pub(crate) key: String,
     /// The session that the summary is for, and its labels.
     pub(crate) of: (SessionId, Labels),
+    /// Whose work that session's is.
+    pub(crate) rank: Rank,
     /// The id of the actor under its supervisor.
     pub(crate) id: String,
     /// The node under which the actor is shown: its session's.
@@ -169,10 +171,14 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
     let (session, labels) = order.of.clone();
     (request.session, request.labels) = (Some(session), labels);
     let (model, reads_max) = (shared.models.find_for(&asked.model, &request)?, asked.reads_max);
+    let standing = Standing { rank: order.rank, tokens: of_text(&asked.prompt) };
+    let for_whom = (standing, shared.counting.label.as_deref());
+    let unseen = |_: Option<String>| {};
     let mut waits = WAITS.into_iter();
     loop {
         tries.0.fetch_add(1, Ordering::Relaxed);
-        let error = match model.stream(&request, &mut |_: Delta| {}).await {
+        let with = (shared.limits.request_time_max, &unseen as _);
+        let error = match shared.governors.stream(&*model, &request, for_whom, with, &mut |_: Delta| {}).await {
             Ok(mut answer) => {
                 // Only the text is used. Data of providers that is nested too deep would overflow the stack when dropped, so it goes first.
                 let _ = answer.bound();

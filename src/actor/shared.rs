@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     actor::{
         counters::Counting,
+        governors::Governors,
         known_models::KnownModels,
         limits::RuntimeLimits,
         observers::Observers,
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     /// The providers that tell new sessions of their surroundings.
     pub(crate) environment: Vec<Named>,
     pub(crate) models: KnownModels,
+    /// What the requests to a provider with one key have in common.
+    pub(crate) governors: Governors,
     pub(crate) hooks: Hooks,
     /// The hooks again, in their role as observers of events.
     pub(crate) observers: Observers,
@@ -133,6 +136,7 @@ impl Shared {
             tools,
             environment: Vec::new(),
             models: KnownModels::new(models),
+            governors: Governors::default(),
             observers: Observers::new(&hooks),
             hooks,
             registry,

@@ -33,8 +33,8 @@ use tracing::Instrument as _;
 
 use crate::{
     actor::{
-        call_context::CallContext, facts, limits::RuntimeLimits, questions::Waited, send_on, slot::Arrived,
-        toolset::Toolset, worker_context::WorkerContext,
+        call_context::CallContext, facts, governors::Standing, limits::RuntimeLimits, questions::Waited, send_on,
+        slot::Arrived, toolset::Toolset, worker_context::WorkerContext,
     },
     event::EventKind,
     hook::{HookCall, Preparing, Ruling},
@@ -63,7 +63,7 @@ pub(crate) enum RequestJob {
     /// Asks the hooks what the request shall tell.
     Prepare(Box<Preparing>),
     /// Sends it.
-    Send { model: ModelRef, request: Box<Request>, settings: Arc<Settings>, tools: Arc<Toolset> },
+    Send { model: ModelRef, request: Box<Request>, standing: Standing, settings: Arc<Settings>, tools: Arc<Toolset> },
 }
 
 /// The handle of a running model request. Cancelling the token `stop`, from any thread, cuts the request off; dropping the handle
@@ -134,8 +134,8 @@ async fn carried_out(
 ) -> Report {
     match job {
         RequestJob::Prepare(preparing) => prepared(post, *preparing, cut).await,
-        RequestJob::Send { model, request, settings, tools } => {
-            answered(post, &model, &request, (&settings, &tools), arrived, cut).await
+        RequestJob::Send { model, request, standing, settings, tools } => {
+            answered(post, &model, (&request, standing), (&settings, &tools), arrived, cut).await
         }
     }
 }
@@ -163,7 +163,7 @@ async fn prepared(post: &WorkerContext, preparing: Preparing, cut: &Cancellation
 async fn answered(
     post: &WorkerContext,
     model: &ModelRef,
-    request: &Request,
+    request: (&Request, Standing),
     (settings, tools): (&Arc<Settings>, &Toolset),
     arrived: &Lock<Arrived>,
     cut: &CancellationToken,
@@ -222,7 +222,7 @@ async fn through_hooks(post: &WorkerContext, answer: ModelAnswer) -> ModelAnswer
 async fn make(
     post: &WorkerContext,
     model: &ModelRef,
-    request: &Request,
+    (request, standing): (&Request, Standing),
     arrived: &Lock<Arrived>,
 ) -> Result<ModelAnswer, ModelError> {
     fault!(post.shared.store.faults(), "worker.request", post.slot.id.as_str());
@@ -257,13 +257,12 @@ async fn make(
     };
     // A model of a host's own is held to limits as our wires are.
     let RuntimeLimits { answer_calls_max, request_time_max, .. } = post.shared.limits;
-    let mut answer = match tokio::time::timeout(request_time_max, model.stream(request, &mut deltas)).await {
-        Ok(answer) => answer?,
-        Err(_) => {
-            let text = format!("{} did not finish within {} s", model.id(), request_time_max.as_secs());
-            return Err(ModelError::new(ErrorKind::Timeout, text));
-        }
-    };
+    let doing = format!("model {}", model.id());
+    let waits = |what: Option<String>| post.doing(what.unwrap_or_else(|| doing.clone()));
+    let (governors, tenant) = (&post.shared.governors, post.shared.counting.label.as_deref());
+    let for_whom = (standing, tenant);
+    let made = governors.stream(&*model, request, for_whom, (request_time_max, &waits), &mut deltas);
+    let mut answer = made.await?;
     if let Err(error) = answer.bound() {
         let text = format!("{} sent data with its answer that is {error}", model.id());
         return Err(ModelError::new(ErrorKind::Protocol, text));

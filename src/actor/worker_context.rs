@@ -64,6 +64,13 @@ impl WorkerContext {
         }
     }
 
+    /// Shows on the node of the work what it does now.
+    pub(crate) fn doing(&self, what: String) {
+        if let Some(node) = self.traced.node.upgrade() {
+            node.doing(what);
+        }
+    }
+
     /// The way back to the session, for code of the host that may keep it.
     pub(crate) fn session_ref(&self) -> SessionRef {
         SessionRef::new(self.slot.clone())

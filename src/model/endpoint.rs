@@ -8,7 +8,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Addresses, ModelLimits, Secret};
+use super::{Addresses, ModelLimits, RateLimits, Secret};
 
 /// The wire format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +147,8 @@ pub struct Endpoint {
     pub limits: ModelLimits,
     /// The peculiarities of the server.
     pub quirks: Quirks,
+    /// What its governor lets go to this address with this key.
+    pub rate_limits: RateLimits,
 }
 
 impl Endpoint {
@@ -159,7 +161,8 @@ impl Endpoint {
         model: impl Into<String>,
     ) -> Endpoint {
         let (provider, base_url, model) = (provider.into(), base_url.into(), model.into());
-        Endpoint { provider, base_url, api, key: None, model, limits: ModelLimits::default(), quirks: Quirks::NONE }
+        let (limits, rate_limits) = (ModelLimits::default(), RateLimits::default());
+        Endpoint { provider, base_url, api, key: None, model, limits, quirks: Quirks::NONE, rate_limits }
     }
 
     /// The same endpoint with a key.

@@ -22,8 +22,8 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    Api, BoxFuture, Deltas, Endpoint, ErrorKind, HttpOptions, Model, ModelAnswer, ModelError, ModelLimits, Price,
-    Request, Secret,
+    Api, BoxFuture, Deltas, Endpoint, ErrorKind, GovernedBy, HttpOptions, Model, ModelAnswer, ModelError, ModelLimits,
+    Price, Request, Secret,
     catalogue::price_at,
     endpoint::without_secrets,
     failure::{of_files, retry_after},
@@ -62,6 +62,7 @@ pub struct HttpModel {
     url: reqwest::Url,
     rendering: String,
     client: HttpClient,
+    governed_by: GovernedBy,
 }
 
 impl HttpModel {
@@ -93,7 +94,9 @@ impl HttpModel {
             return Err(ModelError::new(ErrorKind::Auth, message));
         }
         let id = ModelRef { provider: endpoint.provider.clone(), model: endpoint.model.clone() };
-        Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, endpoint, client })
+        let Endpoint { provider, base_url, key, rate_limits, .. } = &endpoint;
+        let governed_by = GovernedBy::new(provider, base_url, key.as_ref(), *rate_limits);
+        Ok(HttpModel { id, rendering: wire::rendering(&endpoint), url, endpoint, client, governed_by })
     }
 
     async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ModelError> {
@@ -103,6 +106,8 @@ impl HttpModel {
         let client = self.client.for_scheme(self.url.scheme()).await?;
         let sent = timeout_at(clock.until(), self.post(&client, body, request.trace.as_ref()).send()).await;
         let response = sent.map_err(|_| self.timed_out(&clock))?.map_err(|error| self.not_sent(&error))?;
+        let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
+        deltas.head(response.status().as_u16(), &header);
         if response.status() != reqwest::StatusCode::OK {
             return Err(self.refused(response).await);
         }
@@ -280,6 +285,10 @@ impl Model for HttpModel {
 
     fn price(&self) -> Option<Price> {
         price_at(&self.endpoint.provider, &self.endpoint.base_url, &self.endpoint.model)
+    }
+
+    fn governed_by(&self) -> Option<GovernedBy> {
+        Some(self.governed_by.clone())
     }
 
     fn stream<'a>(

@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Api, Endpoint, ErrorKind, HttpClient, HttpModel, HttpOptions, KnownProvider, Model, ModelError, ModelLimits,
-    Models, PROVIDERS, Price, Prices, Quirks, Secret, catalogue::price_at, endpoint::without_secrets, known_limits,
+    Models, PROVIDERS, Price, Prices, Quirks, RateLimits, Secret, catalogue::price_at, endpoint::without_secrets,
+    known_limits,
 };
 use crate::words::message::ModelRef;
 
@@ -32,6 +33,8 @@ pub struct Provider {
     pub limits: Option<ModelLimits>,
     /// The peculiarities of its server.
     pub quirks: Quirks,
+    /// The most that goes to it with this key, for all sessions of a runtime together; unlimited by default.
+    pub rate_limits: RateLimits,
 }
 
 impl std::fmt::Debug for Provider {
@@ -57,7 +60,8 @@ impl Provider {
     #[must_use]
     pub fn custom(name: impl Into<String>, api: Api, base_url: impl Into<String>) -> Provider {
         let (name, base_url, key_from) = (name.into(), base_url.into(), String::new());
-        Provider { name, api, base_url, key: None, key_from, needs_key: false, limits: None, quirks: Quirks::NONE }
+        let (needs_key, limits, quirks, rate_limits) = (false, None, Quirks::NONE, RateLimits::default());
+        Provider { name, api, base_url, key: None, key_from, needs_key, limits, quirks, rate_limits }
     }
 
     /// The same provider with a key.
@@ -79,6 +83,13 @@ impl Provider {
         }
         self.base_url = base_url;
         self.needs_key = false;
+        self
+    }
+
+    /// The same provider with limits on what goes to it; see [`RateLimits`].
+    #[must_use]
+    pub fn with_rate_limits(mut self, limits: RateLimits) -> Provider {
+        self.rate_limits = limits;
         self
     }
 
@@ -106,6 +117,7 @@ impl Provider {
             key: self.key.clone(),
             limits,
             quirks: self.quirks,
+            rate_limits: self.rate_limits,
             ..Endpoint::new(self.api, &self.name, &self.base_url, model)
         })
     }

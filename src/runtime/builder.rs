@@ -332,7 +332,8 @@ impl Builder {
     }
 
     /// The label whose values are told apart in [`Counters::labelled`](crate::runtime::Counters::labelled), such as `tenant`. None by
-    /// default. The first 100 values have counters of their own.
+    /// default. The first 100 values have counters of their own. The requests of all values also take turns where they wait for a
+    /// provider together ([`RateLimits`](crate::model::RateLimits)).
     #[must_use]
     pub fn count_label(mut self, key: impl Into<String>) -> Builder {
         self.counted_label = Some(key.into());

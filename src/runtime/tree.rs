@@ -21,6 +21,8 @@ use crate::{
 /// The spec of the root, and the handles of the supervisors whose children come and go.
 pub(super) struct Tree {
     pub(super) root: SupervisorSpec,
+    /// The supervisor of the governors' actors.
+    pub(super) governors: SupervisorHandle,
     pub(super) sessions: SupervisorHandle,
     pub(super) compactions: SupervisorHandle,
     /// The supervisor of what tools share.
@@ -39,8 +41,12 @@ pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tre
         .park_for(Duration::from_secs(30))
         .child(tape_store(shared));
     let (tapes, _) = supervisor(tapes)?;
-    // A place for what all sessions will share: a governor per provider.
-    let (models, _) = supervisor(SupervisorSpec::new("models", Strategy::OneForOne))?;
+    // A governor works on without its actor, so after too many crashes the actor is kept stopped for a while.
+    let governors = SupervisorSpec::dynamic("models")
+        .intensity(Intensity::new(3, Duration::from_secs(30)))
+        .on_exhausted(OnExhausted::Park)
+        .park_for(Duration::from_secs(30));
+    let (models, governors) = supervisor(governors)?;
     let (tools_child, tools) = supervisor(super::host::shared_by_tools())?;
     // At most 2 restarts in 60 s; the third crash parks that one session only.
     let sessions = SupervisorSpec::dynamic("sessions")
@@ -69,7 +75,7 @@ pub(super) fn tree(shared: &Arc<Shared>, children: Vec<ChildSpec>) -> Result<Tre
         .child(timekeeper.labelled("timekeeper"))
         // The host's children come last, so they stop first: they may use sessions to their end.
         .child(host_branch);
-    Ok(Tree { root, sessions, compactions, tools, host_children })
+    Ok(Tree { root, governors, sessions, compactions, tools, host_children })
 }
 
 /// Closes the runtime when its tree has ended for any reason, so that handles answer `Closed` instead of letting their senders

@@ -31,6 +31,8 @@ mod files;
 mod forks;
 mod formats;
 mod gates;
+#[cfg(feature = "http")]
+mod governed;
 #[cfg(feature = "tools")]
 mod hinted;
 mod hooked;

@@ -12,6 +12,7 @@ use crate::{
     actor::{
         child::{KnownAsk, Watcher},
         compaction::{Order, SummaryHandle, Tries},
+        governors::Standing,
         session::{
             build,
             live::{Live, Worker},
@@ -21,6 +22,7 @@ use crate::{
         worker_context::WorkerContext,
     },
     kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
+    model::governor::Rank,
     words::ids::Seq,
 };
 
@@ -106,7 +108,9 @@ impl Live {
             None => {
                 let mut request = Box::new(build::request(&tools, &self.state, ticket, open));
                 request.trace.clone_from(&post.traced.context);
-                RequestJob::Send { model: model.clone(), request, settings: self.state.settings.clone(), tools }
+                let standing = Standing { rank: self.rank(), tokens: self.state.context.meter.used(open.estimated) };
+                let settings = self.state.settings.clone();
+                RequestJob::Send { model: model.clone(), request, standing, settings, tools }
             }
         };
         let doing = format!(
@@ -120,6 +124,11 @@ impl Live {
         fault!(self.shared.store.faults(), "session.request_started", self.slot.id.as_str());
     }
 
+    /// Whose work its requests are.
+    fn rank(&self) -> Rank {
+        if self.state.origin.is_some() { Rank::Background } else { Rank::Person }
+    }
+
     fn start_compaction(&mut self, ticket: Seq) {
         let Some(asked) = compaction_prompt(&self.state, ticket) else { return };
         let (post, tries) = (self.post(ticket), Arc::new(Tries::default()));
@@ -128,6 +137,7 @@ impl Live {
             asked,
             key: format!("{id}/{ticket}"),
             of: (id.clone(), self.state.settings.labels.clone()),
+            rank: self.rank(),
             id: format!("compaction {ticket}.{} of {id}", self.incarnation),
             under: Some(self.node.clone()),
             tries: tries.clone(),

@@ -107,9 +107,10 @@ impl Builder {
             shared.slots.park(&id, 0, why);
         }
         left_undone(&shared).for_each(|left| tracing::warn!(what = left.what, next = left.next, "left undone"));
-        let Tree { root, sessions, compactions, tools, host_children } = tree(&shared, self.children)?;
+        let Tree { root, governors, sessions, compactions, tools, host_children } = tree(&shared, self.children)?;
         // Once, before there is a session.
         let _ = (shared.sessions.set(sessions.clone()), shared.compactions.set(compactions));
+        let _ = shared.governors.supervisor.set(governors);
         let root = Supervisor::start(root, &registry).await?;
         close_with(&shared, root.clone());
         fault!(faults, "start.tree_up", "runtime");
