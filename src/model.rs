@@ -65,6 +65,7 @@ pub(crate) mod samples;
 mod schema;
 #[cfg(feature = "_wire")]
 pub(crate) mod sse;
+mod thinking;
 #[cfg(feature = "_wire")]
 mod wire;
 
@@ -80,11 +81,12 @@ pub(crate) use request::bound_parts;
 pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
 pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;
+pub use thinking::{BadThinking, Thinking, known_thinking};
 
 #[cfg(feature = "_wire")]
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
-    endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect},
+    endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect, ThinkingField},
     http::{Addresses, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
     router::{Provider, Router},
 };

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 #[cfg(feature = "openai")]
-use super::MaxTokensField;
+use super::{MaxTokensField, ThinkingField};
 #[cfg(any(feature = "openai", feature = "anthropic"))]
 use super::ReasoningBack;
 use super::{Api, ModelLimits, Price, Quirks, known_price};
@@ -72,10 +72,10 @@ impl KnownProvider {
     }
 }
 
-/// The quirks of a provider that wants its model's reasoning back.
+/// The quirks of a provider that wants its model's reasoning back, and is told so how much to think.
 #[cfg(feature = "openai")]
-const fn reasoning(reasoning: ReasoningBack) -> Quirks {
-    Quirks { reasoning, ..Quirks::NONE }
+const fn reasoning(reasoning: ReasoningBack, thinking: ThinkingField) -> Quirks {
+    Quirks { reasoning, thinking, ..Quirks::NONE }
 }
 
 /// The quirks of Anthropic's own server.
@@ -99,7 +99,7 @@ pub const PROVIDERS: &[KnownProvider] = &[
     .elsewhere(Quirks { reasoning: ReasoningBack::WithCalls, ..ANTHROPIC }),
     #[cfg(feature = "openai")]
     openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
-        .with(reasoning(ReasoningBack::WithCalls)),
+        .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
     #[cfg(feature = "openai")]
     openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL"),
     #[cfg(feature = "openai")]
@@ -109,20 +109,21 @@ pub const PROVIDERS: &[KnownProvider] = &[
         &["ZHIPU_API_KEY", "ZHIPUAI_API_KEY", "ZAI_API_KEY"],
         "ZHIPU_BASE_URL",
     )
-    .with(reasoning(ReasoningBack::WithCalls)),
+    .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
     #[cfg(feature = "openai")]
     openai_compatible(
         "qwen",
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
         &["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
         "DASHSCOPE_BASE_URL",
-    ),
+    )
+    .with(Quirks { thinking: ThinkingField::Budget, ..Quirks::NONE }),
     #[cfg(feature = "openai")]
     openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
-        .with(reasoning(ReasoningBack::WithCalls)),
+        .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
     #[cfg(feature = "openai")]
     openai_compatible("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL")
-        .with(reasoning(ReasoningBack::Details)),
+        .with(reasoning(ReasoningBack::Details, ThinkingField::Record)),
     #[cfg(feature = "gemini")]
     known(
         "gemini",
@@ -201,17 +202,6 @@ pub fn known_limits(model: &str) -> ModelLimits {
         Some(&(_, context, output, images)) => ModelLimits { context, output, images },
         None => ModelLimits { context: UNKNOWN_CONTEXT, ..ModelLimits::default() },
     }
-}
-
-/// The beginnings of the names of OpenAI's models that do not think. Asked for encrypted thoughts, they refuse the request.
-#[cfg(feature = "openai")]
-const THOUGHTLESS: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-"];
-
-/// Whether a model may be asked for its thoughts; one of an unknown name may. A leading `vendor/` is ignored.
-#[cfg(feature = "openai")]
-pub(super) fn thinks(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    !THOUGHTLESS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The context of an unknown model, in tokens. With the smallest reserve kept free, 100,000 tokens may be used before compaction

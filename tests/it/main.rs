@@ -86,6 +86,8 @@ mod sweep;
 #[cfg(feature = "http")]
 mod switching;
 mod team;
+#[cfg(feature = "http")]
+mod thinking;
 #[cfg(feature = "tools")]
 mod todo;
 mod traced;

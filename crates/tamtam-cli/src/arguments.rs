@@ -246,6 +246,15 @@ pub(super) struct ModelArguments {
     /// Which of the model's thoughts are sent back: never, with_calls or details [default: that of the provider]
     #[arg(long, value_name = "WHICH", value_parser = super::models::reasoning_back)]
     pub(super) reasoning_back: Option<tamtam::model::ReasoningBack>,
+    /// How much the model thinks: off, minimal, low, medium, high or xhigh [default: that of the agent, else of the provider]
+    #[arg(long, value_name = "LEVEL")]
+    pub(super) thinking: Option<tamtam::model::Thinking>,
+    /// Sampling temperature, from 0 to 2 [default: that of the agent, else of the provider]
+    #[arg(long, value_name = "NUMBER", value_parser = super::models::temperature)]
+    pub(super) temperature: Option<f32>,
+    /// Nucleus sampling, from 0 to 1 [default: that of the agent, else of the provider]
+    #[arg(long, value_name = "NUMBER", value_parser = super::models::top_p)]
+    pub(super) top_p: Option<f32>,
     #[command(flatten)]
     pub(super) network: NetworkArguments,
 }

@@ -168,6 +168,11 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool, door: Option<
     if let Some(why) = &hints.found {
         view.note(format!("model {} ({why})", hints.model));
     }
+    let state = open::or_shut_down(&runtime, session.state().await).await?;
+    let level = state.settings.params.thinking;
+    if let Some(why) = level.and_then(|level| level.instead(&state.settings.model)) {
+        view.warn("thinking_instead", &why);
+    }
     if let Some(door) = &door {
         view.note(format!("listening on {}", door.at));
     }

@@ -16,19 +16,20 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        AnswerPart, Endpoint, ModelAnswer, ReasoningBack, Request, ToolResultItem,
+        AnswerPart, Endpoint, ModelAnswer, Params, ReasoningBack, Request, Thinking, ToolResultItem,
         assembly::calls,
         body::{Turns, add, begin},
         pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_id, plain_name, said_by_user, write_json},
         schema::in_dialect,
+        thinking::{By, asked, budget},
     },
     words::{ids::CallId, message::FilePart},
 };
 
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
-    let mut out = begin(&endpoint.model, &request.params, fields(endpoint, request));
+    let mut out = begin(&endpoint.model, &sampling(endpoint, &request.params), fields(endpoint, request));
     let mut tools = blocks(tools(endpoint, request));
     if !tools.is_empty() {
         if endpoint.quirks.auto_cache && !request.tools.is_empty() {
@@ -69,12 +70,43 @@ fn marked(blocks: &[u8]) -> Bytes {
 
 /// The plain fields that only this API has.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
-    let max = request.params.max_output.unwrap_or(endpoint.limits.output).clamp(1, endpoint.limits.output.max(1));
+    let max = output_max(endpoint, &request.params);
     let mut fields = vec![("max_tokens".to_owned(), max.into())];
+    fields.extend(thinking(endpoint, &request.params));
     if request.tools.is_empty() && request.history.answers().any(|answer| calls(answer).next().is_some()) {
         fields.push(("tool_choice".to_owned(), json!({ "type": "none" })));
     }
     fields
+}
+
+fn output_max(endpoint: &Endpoint, params: &Params) -> u64 {
+    params.max_output.unwrap_or(endpoint.limits.output).clamp(1, endpoint.limits.output.max(1))
+}
+
+/// The fields that say how much to think. Of the older models, which take a number of tokens, none thinks unless it is asked to.
+fn thinking(endpoint: &Endpoint, params: &Params) -> Vec<(String, Value)> {
+    let field = |name: &str, value: Value| (name.to_owned(), value);
+    match asked(endpoint, params) {
+        None => Vec::new(),
+        Some((Thinking::Off, By::Effort)) => vec![field("thinking", json!({"type": "disabled"}))],
+        Some((level, By::Effort)) => vec![
+            field("thinking", json!({"type": "adaptive"})),
+            field("output_config", json!({"effort": level.max(Thinking::Low).name()})),
+        ],
+        Some((level, By::Budget)) => {
+            let budget = budget(level, output_max(endpoint, params));
+            let thinking = |budget| field("thinking", json!({"type": "enabled", "budget_tokens": budget}));
+            budget.map(thinking).into_iter().collect()
+        }
+    }
+}
+
+/// The parameters without those that the API refuses of a model that thinks.
+fn sampling(endpoint: &Endpoint, params: &Params) -> Params {
+    match thinking(endpoint, params).iter().any(|(_, value)| value["type"] != "disabled") {
+        true => Params { temperature: None, top_p: None, ..params.clone() },
+        false => params.clone(),
+    }
 }
 
 /// The tools on offer. The API demands tools with a history that has calls. So where none are on offer (the last step of a turn),

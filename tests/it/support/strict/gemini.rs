@@ -12,6 +12,14 @@ pub(super) fn contents(body: &Value) -> Checked {
     fields(body, &known)?;
     let known = ["temperature", "topP", "topK", "maxOutputTokens", "thinkingConfig", "stopSequences", "seed"];
     body.get("generationConfig").map_or(Ok(()), |config| fields(config, &known).map(drop))?;
+    if let Some(thinking) = body["generationConfig"].get("thinkingConfig") {
+        fields(thinking, &["thinkingLevel", "thinkingBudget", "includeThoughts"])?;
+        let (level, budget) = (thinking["thinkingLevel"].as_str(), thinking["thinkingBudget"].as_u64());
+        ensure(level.is_some() != budget.is_some(), "a level and a budget, or neither", thinking)?;
+        let is_level = |level| ["minimal", "low", "medium", "high"].contains(&level);
+        ensure(level.is_none_or(is_level), "an unknown level", thinking)?;
+        ensure(budget.is_none_or(|budget| budget <= 24_576), "a budget above 24576", thinking)?;
+    }
     if let Some(system) = body.get("systemInstruction") {
         fields(system, &["parts", "role"])?;
         list(&system["parts"], "parts")?;
