@@ -16,6 +16,7 @@
 //! A change must keep this: no public signature names a type of the HTTP crate, and nothing in this room knows an actor or reads
 //! the environment.
 
+mod answer_schema;
 mod arguments;
 mod assembly;
 mod error;
@@ -73,6 +74,8 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use serde::Deserialize;
 
+pub(crate) use answer_schema::json_of;
+pub use answer_schema::{AnswerSchema, BadAnswerSchema};
 pub(crate) use arguments::object;
 pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
@@ -86,7 +89,10 @@ pub use thinking::{BadThinking, Thinking, known_thinking};
 #[cfg(feature = "_wire")]
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
-    endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect, ThinkingField},
+    endpoint::{
+        AnswerField, Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect,
+        ThinkingField,
+    },
     http::{Addresses, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
     router::{Provider, Router},
 };

@@ -130,14 +130,7 @@ impl AnswerSchema {
     /// # Errors
     /// Why the text is not JSON of this schema, with the place as a JSON pointer, for the model to mend.
     pub fn read(&self, text: &str) -> Result<Value, String> {
-        let text = unfenced(text);
-        if text.len() > ANSWER_BYTES_MAX {
-            return Err(format!("it has {} bytes, and may have {ANSWER_BYTES_MAX}", text.len()));
-        }
-        if !depth::text_is_within(text.as_bytes(), VALUE_DEPTH_MAX) {
-            return Err(format!("it is {}", depth::TooDeep));
-        }
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        let value = parsed(text)?;
         let mut check = Check { root: &self.0, steps: STEPS_MAX };
         match check.fits(&self.0, &value, 0) {
             Ok(()) => Ok(value),
@@ -156,7 +149,10 @@ impl AnswerSchema {
     /// What a model is told that is not given the schema in another way.
     #[cfg(feature = "_wire")]
     fn in_words(&self) -> String {
-        format!("Your final answer must be JSON alone, with no word and no code fence around it. It must fit this JSON schema: {}", self.0)
+        format!(
+            "Your final answer must be JSON alone, with no word and no code fence around it. It must fit this JSON schema: {}",
+            self.0
+        )
     }
 }
 
@@ -166,6 +162,22 @@ pub(super) fn reminder(request: &super::Request, is_given: bool) -> Option<Strin
     let schema = request.params.answer_schema.as_ref().filter(|_| !is_given).map(AnswerSchema::in_words);
     let both: Vec<String> = request.reminder.as_deref().map(str::to_owned).into_iter().chain(schema).collect();
     (!both.is_empty()).then(|| both.join("\n\n"))
+}
+
+/// An answer as JSON.
+pub(crate) fn json_of(text: &str) -> Option<Value> {
+    parsed(text).ok()
+}
+
+fn parsed(text: &str) -> Result<Value, String> {
+    let text = unfenced(text);
+    if text.len() > ANSWER_BYTES_MAX {
+        return Err(format!("it has {} bytes, and may have {ANSWER_BYTES_MAX}", text.len()));
+    }
+    if !depth::text_is_within(text.as_bytes(), VALUE_DEPTH_MAX) {
+        return Err(format!("it is {}", depth::TooDeep));
+    }
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
 /// The text in a code fence, where the whole text is one.
@@ -184,24 +196,24 @@ fn known(root: &Value, schema: &Value, at: &str) -> Result<(), String> {
         Value::Object(fields) => fields,
         _ => return Err(format!("at {at:?}: a schema is an object, true or false")),
     };
-    let all = |of: &mut dyn Iterator<Item = (String, &Value)>| {
-        of.try_for_each(|(name, schema)| known(root, schema, &format!("{at}/{name}")))
-    };
+    let mut inner: Vec<(String, &Value)> = Vec::new();
     for (word, value) in fields {
         let wrong = |wants: &str| Err(format!("at {at:?}: {word:?} must be {wants}"));
         match word.as_str() {
             word if !KEYWORDS.contains(&word) => {
-                return Err(format!("at {at:?}: {word:?} is not checked here: leave it out, or say it in a description"));
+                return Err(format!(
+                    "at {at:?}: {word:?} is not checked here: leave it out, or say it in a description"
+                ));
             }
             "properties" | "$defs" | "definitions" => match value.as_object() {
-                Some(inner) => all(&mut inner.iter().map(|(name, of)| (format!("{word}/{name}"), of)))?,
+                Some(schemas) => inner.extend(schemas.iter().map(|(name, of)| (format!("{word}/{name}"), of))),
                 None => return wrong("an object"),
             },
-            "anyOf" | "oneOf" | "allOf" => match value.as_array().filter(|inner| !inner.is_empty()) {
-                Some(inner) => all(&mut inner.iter().enumerate().map(|(n, of)| (format!("{word}/{n}"), of)))?,
+            "anyOf" | "oneOf" | "allOf" => match value.as_array().filter(|schemas| !schemas.is_empty()) {
+                Some(schemas) => inner.extend(schemas.iter().enumerate().map(|(n, of)| (format!("{word}/{n}"), of))),
                 None => return wrong("a list of schemas"),
             },
-            "items" | "additionalProperties" => all(&mut std::iter::once((word.clone(), value)))?,
+            "items" | "additionalProperties" => inner.push((word.clone(), value)),
             "enum" if !value.is_array() => return wrong("a list"),
             "required" if !value.as_array().is_some_and(|names| names.iter().all(Value::is_string)) => {
                 return wrong("a list of names");
@@ -213,11 +225,13 @@ fn known(root: &Value, schema: &Value, at: &str) -> Result<(), String> {
                 return wrong("a number");
             }
             "minLength" | "maxLength" | "minItems" | "maxItems" if !value.is_u64() => return wrong("a count"),
-            "$ref" if referred(root, value).is_none() => return wrong("a place in the schema, such as \"#/$defs/name\""),
+            "$ref" if referred(root, value).is_none() => {
+                return wrong("a place in the schema, such as \"#/$defs/name\"");
+            }
             _ => {}
         }
     }
-    Ok(())
+    inner.into_iter().try_for_each(|(name, schema)| known(root, schema, &format!("{at}/{name}")))
 }
 
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
@@ -250,7 +264,8 @@ fn is_strict(schema: &Value) -> bool {
     let Some(fields) = schema.as_object() else { return false };
     let inner = |word: &str| fields.get(word).and_then(Value::as_object).into_iter().flat_map(Map::values);
     let choices = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
-    let names = |name: &String| schema["required"].as_array().is_some_and(|names| names.iter().any(|known| known == name));
+    let names =
+        |name: &String| schema["required"].as_array().is_some_and(|names| names.iter().any(|known| known == name));
     let is_object = fields.contains_key("properties") || types(&schema["type"]).any(|name| name == "object");
     fields.keys().all(|word| PLAIN.contains(&word.as_str()))
         && (!is_object
@@ -328,14 +343,21 @@ impl<'s> Check<'s> {
                 counts(fields, ["minItems", "maxItems"], items.len(), "items")?;
                 let Some(schema) = fields.get("items") else { return Ok(()) };
                 let mut all = items.iter().enumerate();
-                all.try_for_each(|(n, item)| self.fits(schema, item, within).map_err(|fault| under(&n.to_string(), fault)))
+                all.try_for_each(|(n, item)| {
+                    self.fits(schema, item, within).map_err(|fault| under(&n.to_string(), fault))
+                })
             }
             Value::Object(inner) => self.object(fields, inner, within),
             _ => Ok(()),
         }
     }
 
-    fn object(&mut self, schema: &'s Map<String, Value>, value: &Map<String, Value>, within: usize) -> Result<(), Misfit> {
+    fn object(
+        &mut self,
+        schema: &'s Map<String, Value>,
+        value: &Map<String, Value>,
+        within: usize,
+    ) -> Result<(), Misfit> {
         let names = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let missing: Vec<&str> = names.filter(|name| !value.contains_key(*name)).collect();
         if !missing.is_empty() {
@@ -414,7 +436,8 @@ mod tests {
             "required": ["name"],
             "additionalProperties": false,
         });
-        let whole = json!({"type": "object", "properties": {"list": list}, "required": ["list"], "$defs": {"entry": entry}});
+        let whole =
+            json!({"type": "object", "properties": {"list": list}, "required": ["list"], "$defs": {"entry": entry}});
         AnswerSchema::new(whole).unwrap()
     }
 
@@ -428,7 +451,10 @@ mod tests {
             (json!([]), "[] is no object"),
             (json!({}), "the required list is missing"),
             (json!({"list": 7}), "at /list: 7 is no array"),
-            (json!({"list": [{"name": "x"}, {"name": "x"}, {"name": "x"}]}), "at /list: it has 3 items, and may have at most 2"),
+            (
+                json!({"list": [{"name": "x"}, {"name": "x"}, {"name": "x"}]}),
+                "at /list: it has 3 items, and may have at most 2",
+            ),
             (entry(json!({"name": ""})), "at /list/0/name: it has 0 characters, and must have at least 1"),
             (entry(json!({"name": "x", "more": 1})), "at /list/0: it has no field \"more\" to fill"),
             (entry(json!({"name": "x", "kind": "c"})), "at /list/0/kind: \"c\" is none of [\"a\",\"b\"]"),
@@ -486,9 +512,9 @@ mod tests {
             "$defs": {"n": {"anyOf": [{"items": {"$ref": "#/$defs/n"}, "type": "array", "maxItems": 0}, {"items": {"$ref": "#/$defs/n"}, "maxItems": 0}]}},
         });
         let text = format!("{{\"a\": {}{}}}", "[".repeat(90), "]".repeat(90));
-        let small = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
-            [round, wide].map(|schema| AnswerSchema::new(schema).unwrap().read(&text).is_err())
-        });
+        let small = std::thread::Builder::new()
+            .stack_size(1 << 20)
+            .spawn(move || [round, wide].map(|schema| AnswerSchema::new(schema).unwrap().read(&text).is_err()));
         assert_eq!(small.unwrap().join().unwrap(), [true, true]);
     }
 

@@ -11,11 +11,12 @@
 #[cfg(feature = "openai")]
 use std::time::Duration;
 
-#[cfg(feature = "openai")]
-use super::{MaxTokensField, ThinkingField};
+use super::AnswerField;
 #[cfg(any(feature = "openai", feature = "anthropic"))]
 use super::ReasoningBack;
 use super::{Api, ModelLimits, Price, Quirks, known_price};
+#[cfg(feature = "openai")]
+use super::{MaxTokensField, ThinkingField};
 
 /// A provider that is known by name.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +62,18 @@ const fn openai_compatible(
 }
 
 impl KnownProvider {
+    /// Whether a request to this model is given the schema of its answer
+    /// ([`Params::answer_schema`](super::Params::answer_schema)); else the model is told it in words. The answer is checked either way.
+    #[must_use]
+    pub fn gives_schema(&self, model: &str) -> bool {
+        let takes = match self.api {
+            #[cfg(feature = "anthropic")]
+            Api::AnthropicMessages => takes_schema(model),
+            _ => true,
+        };
+        self.quirks.answer == AnswerField::Schema && takes
+    }
+
     #[cfg(any(feature = "openai", feature = "anthropic"))]
     const fn with(self, quirks: Quirks) -> KnownProvider {
         KnownProvider { quirks, quirks_elsewhere: quirks, ..self }
@@ -75,7 +88,12 @@ impl KnownProvider {
 /// The quirks of a provider that wants its model's reasoning back, and is told so how much to think.
 #[cfg(feature = "openai")]
 const fn reasoning(reasoning: ReasoningBack, thinking: ThinkingField) -> Quirks {
-    Quirks { reasoning, thinking, ..Quirks::NONE }
+    // OpenRouter gives the schema to the server that has the model; the others only know JSON.
+    let answer = match thinking {
+        ThinkingField::Record => AnswerField::Schema,
+        _ => AnswerField::Json,
+    };
+    Quirks { reasoning, thinking, answer, ..Quirks::NONE }
 }
 
 /// The quirks of Anthropic's own server.
@@ -96,7 +114,7 @@ pub const PROVIDERS: &[KnownProvider] = &[
         "ANTHROPIC_BASE_URL",
     )
     .with(ANTHROPIC)
-    .elsewhere(Quirks { reasoning: ReasoningBack::WithCalls, ..ANTHROPIC }),
+    .elsewhere(Quirks { reasoning: ReasoningBack::WithCalls, answer: AnswerField::Words, ..ANTHROPIC }),
     #[cfg(feature = "openai")]
     openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
         .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
@@ -117,7 +135,7 @@ pub const PROVIDERS: &[KnownProvider] = &[
         &["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
         "DASHSCOPE_BASE_URL",
     )
-    .with(Quirks { thinking: ThinkingField::Budget, ..Quirks::NONE }),
+    .with(Quirks { thinking: ThinkingField::Budget, answer: AnswerField::Json, ..Quirks::NONE }),
     #[cfg(feature = "openai")]
     openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
         .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
@@ -202,6 +220,28 @@ pub fn known_limits(model: &str) -> ModelLimits {
         Some(&(_, context, output, images)) => ModelLimits { context, output, images },
         None => ModelLimits { context: UNKNOWN_CONTEXT, ..ModelLimits::default() },
     }
+}
+
+/// The beginnings of the names of Anthropic's models that take a schema for their answer.
+#[cfg(feature = "anthropic")]
+const SHAPED: &[&str] = &[
+    "claude-haiku-4-5",
+    "claude-sonnet-4-5",
+    "claude-sonnet-4-6",
+    "claude-opus-4-5",
+    "claude-opus-4-6",
+    "claude-opus-4-7",
+    "claude-opus-4-8",
+    "claude-haiku-5",
+    "claude-sonnet-5",
+    "claude-opus-5",
+];
+
+/// Whether a model of Anthropic's takes a schema for its answer. A leading `vendor/` is ignored.
+#[cfg(feature = "anthropic")]
+pub(super) fn takes_schema(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    SHAPED.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The context of an unknown model, in tokens. With the smallest reserve kept free, 100,000 tokens may be used before compaction

@@ -60,6 +60,8 @@ pub struct Quirks {
     pub reasoning: ReasoningBack,
     /// How the server is told how much to think (Chat Completions).
     pub thinking: ThinkingField,
+    /// How the server is told the shape of an answer (Chat Completions, Messages).
+    pub answer: AnswerField,
     /// The dialect of JSON schema for the arguments of tools. Gemini's own API gets its subset, whatever is set here.
     pub schema: SchemaDialect,
     /// Whether to mark the prefix that the provider should cache for the next request (Messages).
@@ -82,6 +84,7 @@ impl Quirks {
         stream_options: true,
         reasoning: ReasoningBack::Never,
         thinking: ThinkingField::Effort,
+        answer: AnswerField::Schema,
         schema: SchemaDialect::Plain,
         auto_cache: false,
         images: None,
@@ -104,6 +107,19 @@ pub enum MaxTokensField {
     MaxTokens,
     /// `max_completion_tokens`, which OpenAI's reasoning models insist on.
     MaxCompletionTokens,
+}
+
+/// How a server is told the shape of an answer ([`Params::answer_schema`](super::Params::answer_schema)). Where it is not given the
+/// schema, a reminder behind the conversation says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnswerField {
+    /// It is given the schema.
+    Schema,
+    /// It is asked for JSON, and told the schema in words (Chat Completions).
+    Json,
+    /// It is only told in words.
+    Words,
 }
 
 /// How a server is told how much to think ([`Params::thinking`](super::Params::thinking)).

@@ -23,7 +23,7 @@ use crate::{
     words::usage::Usage,
 };
 
-use super::Thinking;
+use super::{AnswerSchema, Thinking};
 
 /// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has its
 /// parts.
@@ -79,6 +79,9 @@ pub struct Params {
     /// ([`Thinking::among`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
+    /// The shape of the final answer of each turn; free text by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<AnswerSchema>,
     /// Further options, put into the request body as they are. An option never replaces the model, the messages, the tools, the
     /// system prompt or `stream`.
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -95,6 +98,8 @@ impl Params {
         max_output: u64 = Some(max_output);
         /// Sets the [level of thinking](#structfield.thinking).
         thinking: Thinking = Some(thinking);
+        /// Sets the [shape of the final answer](#structfield.answer_schema).
+        answer_schema: AnswerSchema = Some(answer_schema);
         /// Sets the [further options](#structfield.options).
         options: Value;
     }

@@ -72,6 +72,8 @@ mod restarts;
 mod rights;
 mod runtime;
 mod sending;
+#[cfg(feature = "http")]
+mod shaped;
 mod size;
 mod skills;
 #[cfg(feature = "tools")]

@@ -61,7 +61,12 @@ async fn each_api_is_told_in_its_own_words() {
             Some(High),
             json!({"thinking": {"type": "enabled", "budget_tokens": 8_192}, "temperature": null, "top_p": null}),
         ),
-        ("anthropic/claude-sonnet-4-5", Api::AnthropicMessages, Some(Off), json!({"thinking": null, "temperature": 1.0})),
+        (
+            "anthropic/claude-sonnet-4-5",
+            Api::AnthropicMessages,
+            Some(Off),
+            json!({"thinking": null, "temperature": 1.0}),
+        ),
         (
             "anthropic/claude-opus-5",
             Api::AnthropicMessages,

@@ -286,6 +286,9 @@ pub(super) struct TurnArguments {
     pub(super) model: ModelArguments,
     #[command(flatten)]
     pub(super) setup: SetupArguments,
+    /// File of a JSON schema that the final answer must fit; stdout then gets that JSON alone
+    #[arg(long, value_name = "FILE")]
+    pub(super) output_schema: Option<PathBuf>,
     /// Maximum number of model requests in a turn, of the session and of each of its tasks [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     ModelRef,
-    model::{Api, Models, PROVIDERS, Params, Provider, ReasoningBack, Router, Scripted, Secret},
+    model::{AnswerSchema, Api, Models, PROVIDERS, Params, Provider, ReasoningBack, Router, Scripted, Secret},
     session::estimated_tokens,
 };
 
@@ -180,6 +180,18 @@ pub(super) fn sampling(by_arguments: &ModelArguments, with_files: &ModelArgument
     params.thinking = by_arguments.thinking.or(params.thinking).or(with_files.thinking);
     params.temperature = by_arguments.temperature.or(params.temperature).or(with_files.temperature);
     params.top_p = by_arguments.top_p.or(params.top_p).or(with_files.top_p);
+}
+
+/// The largest file of a schema.
+const SCHEMA_BYTES_MAX: u64 = 1 << 20;
+
+/// The schema of the answer that a file holds.
+pub(super) fn schema(file: Option<&Path>) -> Result<Option<AnswerSchema>, Failure> {
+    let Some(file) = file else { return Ok(None) };
+    let bad = |why: &dyn std::fmt::Display| Failure::usage(format!("output schema {}: {why}", file.display()));
+    let text = named_file::text(file, SCHEMA_BYTES_MAX).map_err(|why| bad(&why))?;
+    let schema = serde_json::from_str(&text).map_err(|error| bad(&format!("it is not JSON: {error}")))?;
+    AnswerSchema::new(schema).map(Some).map_err(|error| bad(&error))
 }
 
 /// The provider with what the arguments say of its server.

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::SIGNATURE;
 use crate::model::{
     AnswerPart, Endpoint, ModelAnswer, Request, SchemaDialect, Thinking,
+    answer_schema::reminder,
     attached::{halves, in_halves},
     body::{Turns, add, sampling, to_json, with_options},
     pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
@@ -80,9 +81,15 @@ fn config(endpoint: &Endpoint, request: &Request) -> Map<String, Value> {
     if let Some(max) = params.max_output {
         config.insert("maxOutputTokens".into(), max.into());
     }
+    if let Some(schema) = params.answer_schema.as_ref().filter(|_| takes_schema(request)) {
+        config.insert("responseMimeType".into(), "application/json".into());
+        config.insert("responseJsonSchema".into(), schema.as_json().clone());
+    }
     let output_max = params.max_output.unwrap_or(endpoint.limits.output);
     match asked(endpoint, params) {
-        Some((level, By::Effort)) => drop(config.insert("thinkingConfig".into(), json!({"thinkingLevel": level.name()}))),
+        Some((level, By::Effort)) => {
+            drop(config.insert("thinkingConfig".into(), json!({"thinkingLevel": level.name()})))
+        }
         Some((level, By::Budget)) => {
             let budget = if level == Thinking::Off { Some(0) } else { budget(level, output_max) };
             config.extend(budget.map(|budget| ("thinkingConfig".to_owned(), json!({"thinkingBudget": budget}))));
@@ -91,6 +98,11 @@ fn config(endpoint: &Endpoint, request: &Request) -> Map<String, Value> {
     }
     config.extend(params.options["generationConfig"].as_object().cloned().unwrap_or_default());
     config
+}
+
+/// Whether the request may hold a schema of its answer: most models take none beside tools.
+fn takes_schema(request: &Request) -> bool {
+    request.tools.is_empty()
 }
 
 fn contents(endpoint: &Endpoint, wire: &str, request: &Request) -> Turns {
@@ -123,8 +135,8 @@ fn contents(endpoint: &Endpoint, wire: &str, request: &Request) -> Turns {
         add(&mut contents, speaker, parts);
     }
     files.into_iter().for_each(|files| add(&mut contents, "user", files));
-    if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
-        add(&mut contents, "user", text(reminder));
+    if let Some(reminder) = reminder(request, takes_schema(request)).filter(|reminder| !reminder.trim().is_empty()) {
+        add(&mut contents, "user", text(&reminder));
     }
     if contents.is_empty() {
         add(&mut contents, "user", text(NOTHING_EARLIER));

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        AnswerPart, Endpoint, MaxTokensField, ModelAnswer, ReasoningBack, Request, Thinking, ThinkingField,
+        AnswerField, AnswerPart, Endpoint, MaxTokensField, ModelAnswer, ReasoningBack, Request, Thinking,
+        ThinkingField,
+        answer_schema::reminder,
         attached::{halves, in_halves},
         body::{begin, to_json},
         pairs::{NO_RESULT, Said, paired, stray_text},
@@ -55,6 +57,16 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
             MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
         };
         fields.push((name.into(), max.into()));
+    }
+    if let Some(schema) = &request.params.answer_schema {
+        let shape = json!({"name": "answer", "schema": schema.as_json(), "strict": schema.is_strict()});
+        match endpoint.quirks.answer {
+            AnswerField::Schema => {
+                fields.push(("response_format".into(), json!({"type": "json_schema", "json_schema": shape})));
+            }
+            AnswerField::Json => fields.push(("response_format".into(), json!({"type": "json_object"}))),
+            AnswerField::Words => {}
+        }
     }
     fields.extend(asked(endpoint, &request.params).into_iter().flat_map(|(level, _)| thinking(endpoint, level)));
     fields
@@ -107,7 +119,8 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         });
     }
     messages.extend(message_of(files));
-    messages.extend(request.reminder.as_deref().map(|reminder| message("user", reminder)));
+    let said = reminder(request, endpoint.quirks.answer == AnswerField::Schema);
+    messages.extend(said.map(|reminder| message("user", reminder)));
     messages.retain(|message| !message.is_empty());
     messages
 }

@@ -110,6 +110,10 @@ fn thinks(body: &Value) -> Checked {
     }
     let Some(config) = body.get("output_config") else { return Ok(()) };
     fields(config, &["effort", "format"])?;
+    if let Some(format) = config.get("format") {
+        let schema = &fields(format, &["type", "schema"])?["schema"];
+        ensure(schema["additionalProperties"] == false, "an object that is open", schema)?;
+    }
     let effort = config["effort"].as_str();
     ensure(effort.is_none_or(|effort| ["low", "medium", "high", "xhigh", "max"].contains(&effort)), "no effort", config)
 }

@@ -137,6 +137,7 @@ async fn try_run(
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
     models::sampling(&given.turn.model, &turn.model, &mut options.params);
+    options.params.answer_schema = models::schema(turn.output_schema.as_deref())?;
     options.task_queue_max = Some(TASKS_QUEUED);
     options.ask_limit = turn.ask_limit.map_or(options.ask_limit, |limit| limit.0);
     turn.budget.apply(&mut options.budget);
@@ -255,6 +256,7 @@ async fn take_up(
     let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);
     let mut params = settings.params.clone();
     models::sampling(asked_of_model, asked_of_model, &mut params);
+    params.answer_schema = models::schema(given.output_schema.as_deref())?.or(params.answer_schema);
     let params = Some(params).filter(|params| *params != settings.params);
     let changes = Changes { model, params, rules, granted, budget, workspace: moved_to, sandbox };
     or_shut_down(&runtime, configure(&session, given, changes).await).await?;

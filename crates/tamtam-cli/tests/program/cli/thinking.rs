@@ -21,7 +21,7 @@ fn sent(server: &FaultServer) -> Value {
     serde_json::from_str(&server.seen().last().unwrap().body).unwrap()
 }
 
-/// the level, the temperature and the rest come from the file of the model, over it from the agent, over both from the
+/// The level, the temperature and the rest come from the file of the model, over it from the agent, over both from the
 /// flag; a level that the model lacks is said once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flag_wins_over_the_agent_and_the_agent_over_the_file() {
@@ -50,5 +50,35 @@ async fn a_flag_wins_over_the_agent_and_the_agent_over_the_file() {
     ] {
         let ended = lab.run(&["run", &arguments.join("="), "hi"]);
         assert!(ended.code == 2 && ended.stderr.contains(why), "{}", ended.stderr);
+    }
+}
+
+/// A schema from a flag or a file: stdout gets the JSON alone, and an answer that does not fit, twice, is a failure that says why.
+#[test]
+fn an_answer_with_a_schema_is_all_that_stdout_gets() {
+    let lab = Lab::new();
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    lab.put("work/shape.json", &schema.to_string());
+    let good = lab.script(json!(["It is one.", "```json\n{\"n\": 1}\n```"]));
+    let ended = lab.run(&["run", "--model", &good, "--output-schema", "shape.json", "hi"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "{\"n\":1}\n"), "{}", ended.stderr);
+    lab.put(USER, "output_schema = '../../../work/shape.json'\n");
+    let good = lab.script(json!(["{\"n\": 2}"]));
+    assert_eq!(lab.run(&["run", "--model", &good, "hi"]).stdout, "{\"n\":2}\n");
+    let by_lines = lab.run(&["run", "--json", "--model", &good, "hi"]);
+    assert_eq!(by_lines.lines().last().unwrap()["result"]["json"], json!({"n": 2}));
+    let bad = lab.script(json!(["one", "{\"n\": \"one\"}"]));
+    let ended = lab.run(&["run", "--model", &bad, "hi"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{}", ended.stderr);
+    let why = "the answer does not fit the output schema, twice: at /n: \"one\" is no integer";
+    assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    for (text, why) in [
+        ("{", "it is not JSON"),
+        ("{\"type\": \"array\"}", "must be \"object\""),
+        ("{\"type\": \"object\", \"pattern\": \"x\"}", "\"pattern\" is not checked here"),
+    ] {
+        lab.put("work/shape.json", text);
+        let ended = lab.run(&["run", "--model", &good, "hi"]);
+        assert!(ended.code == 2 && ended.stderr.contains(why), "{why}: {}", ended.stderr);
     }
 }
