@@ -16,15 +16,6 @@ use super::{Endpoint, Params};
 use crate::words::message::ModelRef;
 
 /// How much a model thinks before it answers, from not at all to as much as it can.
-///
-/// ```
-/// use tamtam::model::Thinking;
-///
-/// assert_eq!("high".parse(), Ok(Thinking::High));
-/// let levels = [Thinking::Off, Thinking::Low, Thinking::High];
-/// assert_eq!(Thinking::Medium.among(&levels), Some(Thinking::Low));
-/// assert_eq!(Thinking::Medium.among(&[]), None, "the model does not think");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "agent-files", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -73,6 +64,15 @@ impl Thinking {
 
     /// The level that a model with these levels is asked for: this one, else the next lower one at which it thinks, else its lowest.
     /// `None` for a model without levels, which is asked for nothing.
+    ///
+    /// ```
+    /// use tamtam::model::Thinking;
+    ///
+    /// assert_eq!("high".parse(), Ok(Thinking::High));
+    /// let levels = [Thinking::Off, Thinking::Low, Thinking::High];
+    /// assert_eq!(Thinking::Medium.among(&levels), Some(Thinking::Low));
+    /// assert_eq!(Thinking::Medium.among(&[]), None, "the model does not think");
+    /// ```
     #[must_use]
     pub fn among(self, levels: &[Thinking]) -> Option<Thinking> {
         let lowest = || levels.iter().min().copied();
