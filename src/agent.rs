@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use crate::{
     kernel::{AgentChoice, AgentParts},
+    model::Thinking,
     permission::{Rule, Ruleset},
     words::depth,
     words::ids::SessionId,
@@ -79,6 +80,9 @@ pub struct Agent {
     /// Nucleus sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
+    /// How much the model thinks before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
     /// Further options, put into the body of each request as they are; `null` for none.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub options: Value,
@@ -188,6 +192,7 @@ impl Agent {
             limits: AgentLimits::default(),
             temperature: None,
             top_p: None,
+            thinking: None,
             options: Value::Null,
             color: None,
             hidden: false,
@@ -215,6 +220,8 @@ impl Agent {
         temperature: f32 = Some(temperature);
         /// Sets its [`top_p`](#structfield.top_p).
         top_p: f32 = Some(top_p);
+        /// Sets [how much the model thinks](#structfield.thinking).
+        thinking: Thinking = Some(thinking);
         /// Sets the [provider's further options](#structfield.options).
         options: Value;
         /// Sets its [color](#structfield.color).
@@ -296,6 +303,7 @@ impl Agent {
             steps_max: self.limits.steps_max,
             temperature: self.temperature,
             top_p: self.top_p,
+            thinking: self.thinking,
             options: self.options.clone(),
             rules: self.ruleset(),
             last_rules: self.ruleset_of(last_rules),

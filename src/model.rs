@@ -16,6 +16,7 @@
 //! A change must keep this: no public signature names a type of the HTTP crate, and nothing in this room knows an actor or reads
 //! the environment.
 
+mod answer_schema;
 mod arguments;
 mod assembly;
 mod error;
@@ -66,6 +67,7 @@ pub(crate) mod samples;
 mod schema;
 #[cfg(feature = "_wire")]
 pub(crate) mod sse;
+mod thinking;
 #[cfg(feature = "_wire")]
 mod wire;
 
@@ -73,6 +75,8 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use serde::Deserialize;
 
+pub(crate) use answer_schema::json_of;
+pub use answer_schema::{AnswerSchema, BadAnswerSchema};
 pub(crate) use arguments::object;
 pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
@@ -82,11 +86,15 @@ pub(crate) use request::bound_parts;
 pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
 pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;
+pub use thinking::{BadThinking, Thinking, known_thinking};
 
 #[cfg(feature = "_wire")]
 pub use {
     catalogue::{KnownProvider, PROVIDERS, known_limits},
-    endpoint::{Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect},
+    endpoint::{
+        AnswerField, Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect,
+        ThinkingField,
+    },
     http::{Addresses, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
     router::{Provider, Router},
 };

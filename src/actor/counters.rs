@@ -213,5 +213,6 @@ pub(crate) fn word(outcome: &Outcome) -> &'static str {
         Outcome::DoomLoop { .. } => "doom_loop",
         Outcome::CutShort => "cut_short",
         Outcome::Refused => "refused",
+        Outcome::BadAnswer { .. } => "bad_answer",
     }
 }

@@ -57,6 +57,8 @@ pub enum CommandAct {
     Models,
     /// Has another model answer.
     Model,
+    /// Has the model think more or less.
+    Thinking,
     /// Has a title written.
     Title,
     /// Says in a few words what the conversation did.
@@ -224,6 +226,8 @@ impl Commands {
             act("agent", "Switches to another agent.", CommandAct::Agent).taking("NAME"),
             act("models", "Lists models whose price is known.", CommandAct::Models).taking("[PART]"),
             act("model", "Has another model answer.", CommandAct::Model).taking("PROVIDER/MODEL"),
+            act("thinking", "Has the model think more or less from its next request on.", CommandAct::Thinking)
+                .taking("off, minimal, low, medium, high or xhigh"),
             act("title", "Has a title written for the conversation.", CommandAct::Title),
             act("summary", "Says in two sentences what the conversation did.", CommandAct::Summary),
             say("init", "Writes AGENTS.md, or improves it.", INIT).taking("[what matters to you]"),

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     agent::{Agent, AgentLimits, AgentMode},
+    model::Thinking,
     permission::Rule,
     words::message::ModelRef,
 };
@@ -61,6 +62,9 @@ pub struct AgentSpec {
     /// Nucleus sampling, from 0 to 1. Also written `topP`.
     #[serde(skip_serializing_if = "Option::is_none", alias = "topP")]
     pub top_p: Option<f32>,
+    /// How much the model thinks before it answers: off, minimal, low, medium, high or xhigh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
     /// Further options, put into the body of each request as they are.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub options: Value,
@@ -182,6 +186,7 @@ impl Agent {
         self.limits.output_max = spec.output_max.or(both.output_max).or(self.limits.output_max);
         self.temperature = spec.temperature.or(self.temperature);
         self.top_p = spec.top_p.or(self.top_p);
+        self.thinking = spec.thinking.or(self.thinking);
         match (&mut self.options, options) {
             (_, Value::Null) => {}
             (Value::Object(own), Value::Object(new)) => own.extend(new.clone()),

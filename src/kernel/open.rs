@@ -91,6 +91,9 @@ pub struct OpenRequest {
     /// The tools that it does not offer because the rules denied them in full.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) masked: BTreeSet<String>,
+    /// Why the answer before did not fit its schema, where this request asks for it once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) misfit: Option<Arc<str>>,
     /// What hooks made of it; `None` as long as none has said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prepared: Option<Arc<Prepared>>,

@@ -398,6 +398,9 @@ pub struct Turn {
     /// What hooks made of the newest request, until it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prepared: Option<PreparedFor>,
+    /// Why the turn's final answer does not fit its schema, while it is asked for once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) misfit: Option<Arc<str>>,
     /// How the newest answer ended, and what its request used.
     pub(crate) answered: Option<(Finish, Charge)>,
 }
@@ -443,6 +446,14 @@ pub struct TurnEnd {
     /// What the session's tasks used that were over while the turn ran, with their own tasks and with merged forks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub spent_by_tasks: Spent,
+}
+
+impl TurnEnd {
+    /// The text as JSON; `None` if it is none, or JSON with words around it.
+    #[must_use]
+    pub fn json(&self) -> Option<serde_json::Value> {
+        crate::model::json_of(&self.text)
+    }
 }
 
 /// A hash as tapes have it: 32 hex digits.

@@ -11,11 +11,12 @@
 #[cfg(feature = "openai")]
 use std::time::Duration;
 
-#[cfg(feature = "openai")]
-use super::MaxTokensField;
+use super::AnswerField;
 #[cfg(any(feature = "openai", feature = "anthropic"))]
 use super::ReasoningBack;
 use super::{Api, ModelLimits, Price, Quirks, known_price};
+#[cfg(feature = "openai")]
+use super::{MaxTokensField, ThinkingField};
 
 /// A provider that is known by name.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +62,18 @@ const fn openai_compatible(
 }
 
 impl KnownProvider {
+    /// Whether a request to this model is given the schema of its answer
+    /// ([`Params::answer_schema`](super::Params::answer_schema)); else the model is told it in words. The answer is checked either way.
+    #[must_use]
+    pub fn gives_schema(&self, model: &str) -> bool {
+        let takes = match self.api {
+            #[cfg(feature = "anthropic")]
+            Api::AnthropicMessages => takes_schema(model),
+            _ => true,
+        };
+        self.quirks.answer == AnswerField::Schema && takes
+    }
+
     #[cfg(any(feature = "openai", feature = "anthropic"))]
     const fn with(self, quirks: Quirks) -> KnownProvider {
         KnownProvider { quirks, quirks_elsewhere: quirks, ..self }
@@ -72,10 +85,15 @@ impl KnownProvider {
     }
 }
 
-/// The quirks of a provider that wants its model's reasoning back.
+/// The quirks of a provider that wants its model's reasoning back, and is told so how much to think.
 #[cfg(feature = "openai")]
-const fn reasoning(reasoning: ReasoningBack) -> Quirks {
-    Quirks { reasoning, ..Quirks::NONE }
+const fn reasoning(reasoning: ReasoningBack, thinking: ThinkingField) -> Quirks {
+    // OpenRouter gives the schema to the server that has the model; the others only know JSON.
+    let answer = match thinking {
+        ThinkingField::Record => AnswerField::Schema,
+        _ => AnswerField::Json,
+    };
+    Quirks { reasoning, thinking, answer, ..Quirks::NONE }
 }
 
 /// The quirks of Anthropic's own server.
@@ -96,10 +114,10 @@ pub const PROVIDERS: &[KnownProvider] = &[
         "ANTHROPIC_BASE_URL",
     )
     .with(ANTHROPIC)
-    .elsewhere(Quirks { reasoning: ReasoningBack::WithCalls, ..ANTHROPIC }),
+    .elsewhere(Quirks { reasoning: ReasoningBack::WithCalls, answer: AnswerField::Words, ..ANTHROPIC }),
     #[cfg(feature = "openai")]
     openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
-        .with(reasoning(ReasoningBack::WithCalls)),
+        .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
     #[cfg(feature = "openai")]
     openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL"),
     #[cfg(feature = "openai")]
@@ -109,20 +127,21 @@ pub const PROVIDERS: &[KnownProvider] = &[
         &["ZHIPU_API_KEY", "ZHIPUAI_API_KEY", "ZAI_API_KEY"],
         "ZHIPU_BASE_URL",
     )
-    .with(reasoning(ReasoningBack::WithCalls)),
+    .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
     #[cfg(feature = "openai")]
     openai_compatible(
         "qwen",
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
         &["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
         "DASHSCOPE_BASE_URL",
-    ),
+    )
+    .with(Quirks { thinking: ThinkingField::Budget, answer: AnswerField::Json, ..Quirks::NONE }),
     #[cfg(feature = "openai")]
     openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
-        .with(reasoning(ReasoningBack::WithCalls)),
+        .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
     #[cfg(feature = "openai")]
     openai_compatible("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "OPENROUTER_BASE_URL")
-        .with(reasoning(ReasoningBack::Details)),
+        .with(reasoning(ReasoningBack::Details, ThinkingField::Record)),
     #[cfg(feature = "gemini")]
     known(
         "gemini",
@@ -203,15 +222,26 @@ pub fn known_limits(model: &str) -> ModelLimits {
     }
 }
 
-/// The beginnings of the names of OpenAI's models that do not think. Asked for encrypted thoughts, they refuse the request.
-#[cfg(feature = "openai")]
-const THOUGHTLESS: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-"];
+/// The beginnings of the names of Anthropic's models that take a schema for their answer.
+#[cfg(feature = "anthropic")]
+const SHAPED: &[&str] = &[
+    "claude-haiku-4-5",
+    "claude-sonnet-4-5",
+    "claude-sonnet-4-6",
+    "claude-opus-4-5",
+    "claude-opus-4-6",
+    "claude-opus-4-7",
+    "claude-opus-4-8",
+    "claude-haiku-5",
+    "claude-sonnet-5",
+    "claude-opus-5",
+];
 
-/// Whether a model may be asked for its thoughts; one of an unknown name may. A leading `vendor/` is ignored.
-#[cfg(feature = "openai")]
-pub(super) fn thinks(model: &str) -> bool {
+/// Whether a model of Anthropic's takes a schema for its answer. A leading `vendor/` is ignored.
+#[cfg(feature = "anthropic")]
+pub(super) fn takes_schema(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
-    !THOUGHTLESS.iter().any(|beginning| name.starts_with(beginning))
+    SHAPED.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The context of an unknown model, in tokens. With the smallest reserve kept free, 100,000 tokens may be used before compaction

@@ -58,6 +58,10 @@ pub struct Quirks {
     /// Gemini) always is. On the Messages API [`ReasoningBack::WithCalls`] is for a server that signs nothing and still wants its
     /// thoughts back.
     pub reasoning: ReasoningBack,
+    /// How the server is told how much to think (Chat Completions).
+    pub thinking: ThinkingField,
+    /// How the server is told the shape of an answer (Chat Completions, Messages).
+    pub answer: AnswerField,
     /// The dialect of JSON schema for the arguments of tools. Gemini's own API gets its subset, whatever is set here.
     pub schema: SchemaDialect,
     /// Whether to mark the prefix that the provider should cache for the next request (Messages).
@@ -79,6 +83,8 @@ impl Quirks {
         max_tokens: MaxTokensField::MaxTokens,
         stream_options: true,
         reasoning: ReasoningBack::Never,
+        thinking: ThinkingField::Effort,
+        answer: AnswerField::Schema,
         schema: SchemaDialect::Plain,
         auto_cache: false,
         images: None,
@@ -101,6 +107,33 @@ pub enum MaxTokensField {
     MaxTokens,
     /// `max_completion_tokens`, which OpenAI's reasoning models insist on.
     MaxCompletionTokens,
+}
+
+/// How a server is told the shape of an answer ([`Params::answer_schema`](super::Params::answer_schema)). Where it is not given the
+/// schema, a reminder behind the conversation says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnswerField {
+    /// It is given the schema.
+    Schema,
+    /// It is asked for JSON, and told the schema in words (Chat Completions).
+    Json,
+    /// It is only told in words.
+    Words,
+}
+
+/// How a server is told how much to think ([`Params::thinking`](super::Params::thinking)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ThinkingField {
+    /// By a word: `reasoning_effort`.
+    Effort,
+    /// By a word in a record: `reasoning: {effort}` (OpenRouter).
+    Record,
+    /// By a switch, `thinking: {type}`, and beside it by a word where the model has more than one level.
+    Switch,
+    /// By a switch, `enable_thinking`, and beside it by a number of tokens, `thinking_budget` (Qwen).
+    Budget,
 }
 
 /// Whether, and how, reasoning is sent back. It goes only to the provider that it came from.

@@ -23,6 +23,8 @@ use crate::{
     words::usage::Usage,
 };
 
+use super::{AnswerSchema, Thinking};
+
 /// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has its
 /// parts.
 #[derive(Clone, Debug)]
@@ -73,6 +75,13 @@ pub struct Params {
     /// The most tokens of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
+    /// How much the model thinks before it answers. A model that lacks the level is asked for the nearest one that it has
+    /// ([`Thinking::among`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
+    /// The shape of the final answer of each turn; free text by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<AnswerSchema>,
     /// Further options, put into the request body as they are. An option never replaces the model, the messages, the tools, the
     /// system prompt or `stream`.
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -87,6 +96,10 @@ impl Params {
         top_p: f32 = Some(top_p);
         /// Limits the [tokens of the answer](#structfield.max_output).
         max_output: u64 = Some(max_output);
+        /// Sets the [level of thinking](#structfield.thinking).
+        thinking: Thinking = Some(thinking);
+        /// Sets the [shape of the final answer](#structfield.answer_schema).
+        answer_schema: AnswerSchema = Some(answer_schema);
         /// Sets the [further options](#structfield.options).
         options: Value;
     }

@@ -10,7 +10,7 @@ use crate::{
     agent::{BadAgent, BadCommand, Called, CommandAct, Commands, Does},
     error::{Kind, SendError, SpawnError},
     kernel::{AgentChoice, Delivery},
-    model::{ModelError, PRICES},
+    model::{BadThinking, ModelError, PRICES, Thinking},
     runtime::TaskOptions,
     session::{BranchError, Session, receipt::Receipt},
     task::TaskRequest,
@@ -45,6 +45,9 @@ pub enum CommandError {
     /// The text names no model.
     #[error(transparent)]
     ModelName(#[from] BadModelRef),
+    /// The text names no level of thinking.
+    #[error(transparent)]
+    Thinking(#[from] BadThinking),
     /// The model cannot be reached.
     #[error("{0}")]
     Model(#[source] ModelError),
@@ -65,7 +68,10 @@ impl CommandError {
     pub fn kind(&self) -> Kind {
         match self {
             CommandError::Command(BadCommand::Unknown { .. }) | CommandError::Agent(_) => Kind::NotFound,
-            CommandError::Command(_) | CommandError::ModelName(_) | CommandError::Model(_) => Kind::Invalid,
+            CommandError::Command(_)
+            | CommandError::ModelName(_)
+            | CommandError::Thinking(_)
+            | CommandError::Model(_) => Kind::Invalid,
             CommandError::Task(error) => error.kind(),
             CommandError::Branch(error) => error.kind(),
             CommandError::Session(error) => error.kind(),
@@ -147,7 +153,7 @@ impl Session {
     }
 
     async fn act(&self, act: CommandAct, called: &Called) -> Result<String, CommandError> {
-        if !matches!(act, CommandAct::Agent | CommandAct::Model | CommandAct::Models) {
+        if !matches!(act, CommandAct::Agent | CommandAct::Model | CommandAct::Models | CommandAct::Thinking) {
             called.no_word()?;
         }
         Ok(match act {
@@ -180,6 +186,11 @@ impl Session {
                 self.configure(|settings| settings.model.clone_from(&model)).await?;
                 format!("Switched to {model}.")
             }
+            CommandAct::Thinking => {
+                let level: Thinking = called.only_word()?.parse()?;
+                self.set_thinking(Some(level)).await?;
+                self.thinking_set(level).await?
+            }
             CommandAct::Title => format!("Title: {}", self.write_title().await?),
             CommandAct::Summary => self.write_summary().await?,
         })
@@ -208,6 +219,13 @@ impl Session {
             true => AgentChoice::Own,
             false => self.agents().primary_among(name, names)?.for_session(self.id())?,
         })
+    }
+
+    /// What is said of a level that was set.
+    async fn thinking_set(&self, level: Thinking) -> Result<String, CommandError> {
+        let model = self.state().await?.settings.model.clone();
+        let less = level.instead(&model).map(|less| format!(" ({less})")).unwrap_or_default();
+        Ok(format!("Thinking: {level}, from the next request on{less}."))
     }
 
     fn help(&self) -> String {

@@ -140,6 +140,7 @@ impl SessionOptions {
         options.agent_rules = agent.ruleset();
         options.params.max_output = agent.limits.output_max;
         (options.params.temperature, options.params.top_p) = (agent.temperature, agent.top_p);
+        options.params.thinking = agent.thinking;
         options.params.options.clone_from(&agent.options);
         options.steps_max = agent.limits.steps_max.or(options.steps_max);
         Ok(options)

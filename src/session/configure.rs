@@ -8,6 +8,7 @@ use super::Session;
 use crate::{
     error::SendError,
     kernel::{AgentChoice, Configure, Refusal, Settings, SwitchAgent},
+    model::Thinking,
     words::ids::Seq,
     words::labels::Labels,
 };
@@ -100,6 +101,15 @@ impl Session {
     /// As [`Session::configure`].
     pub async fn set_labels(&self, labels: Labels) -> Result<(), SendError> {
         self.configure(|settings| settings.labels.clone_from(&labels)).await
+    }
+
+    /// Sets how much the model thinks, from its next request on; `None` leaves it to the provider. A request that is open stays as it
+    /// is. A model that lacks the level is asked for the nearest one that it has ([`Thinking::among`]).
+    ///
+    /// # Errors
+    /// As [`Session::configure`].
+    pub async fn set_thinking(&self, level: Option<Thinking>) -> Result<(), SendError> {
+        self.configure(|settings| settings.params.thinking = level).await
     }
 
     /// Sets the title that lists show; `None` for the first words of the first message.

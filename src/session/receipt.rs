@@ -92,3 +92,12 @@ pub struct Answer {
     #[serde(with = "crate::event::shown::spent")]
     pub spent_by_tasks: Spent,
 }
+
+impl Answer {
+    /// The text as JSON; `None` if it is none, or JSON with words around it. A turn with an
+    /// [answer schema](crate::model::Params::answer_schema) that is [`Done`](Outcome::Done) has JSON of that schema.
+    #[must_use]
+    pub fn json(&self) -> Option<serde_json::Value> {
+        crate::model::json_of(&self.text)
+    }
+}

@@ -74,6 +74,8 @@ mod restarts;
 mod rights;
 mod runtime;
 mod sending;
+#[cfg(feature = "http")]
+mod shaped;
 mod size;
 mod skills;
 #[cfg(feature = "tools")]
@@ -88,6 +90,8 @@ mod sweep;
 #[cfg(feature = "http")]
 mod switching;
 mod team;
+#[cfg(feature = "http")]
+mod thinking;
 #[cfg(feature = "tools")]
 mod todo;
 mod traced;

@@ -246,6 +246,15 @@ pub(super) struct ModelArguments {
     /// Which of the model's thoughts are sent back: never, with_calls or details [default: that of the provider]
     #[arg(long, value_name = "WHICH", value_parser = super::models::reasoning_back)]
     pub(super) reasoning_back: Option<tamtam::model::ReasoningBack>,
+    /// How much the model thinks: off, minimal, low, medium, high or xhigh [default: that of the agent, else of the provider]
+    #[arg(long, value_name = "LEVEL")]
+    pub(super) thinking: Option<tamtam::model::Thinking>,
+    /// Sampling temperature, from 0 to 2 [default: that of the agent, else of the provider]
+    #[arg(long, value_name = "NUMBER", value_parser = super::models::temperature)]
+    pub(super) temperature: Option<f32>,
+    /// Nucleus sampling, from 0 to 1 [default: that of the agent, else of the provider]
+    #[arg(long, value_name = "NUMBER", value_parser = super::models::top_p)]
+    pub(super) top_p: Option<f32>,
     #[command(flatten)]
     pub(super) network: NetworkArguments,
 }
@@ -277,6 +286,9 @@ pub(super) struct TurnArguments {
     pub(super) model: ModelArguments,
     #[command(flatten)]
     pub(super) setup: SetupArguments,
+    /// File of a JSON schema that the final answer must fit; stdout then gets that JSON alone
+    #[arg(long, value_name = "FILE")]
+    pub(super) output_schema: Option<PathBuf>,
     /// Maximum number of model requests in a turn, of the session and of each of its tasks [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_steps: Option<u32>,

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
-use tamtam::model::{MicroUsd, PRICES, PROVIDERS, known_limits};
+use tamtam::model::{KnownProvider, MicroUsd, PRICES, PROVIDERS, known_limits, known_thinking};
 
 use super::{
     arguments::ModelsArguments,
@@ -22,6 +22,7 @@ const NOTE: &str = "\nUS dollars per million tokens, as seen in that month on th
 
 /// Carries out the command: lists the models whose price is known.
 pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Result<Exit, Failure> {
+    let mut told = Vec::new();
     let part = given.part.as_deref().unwrap_or_default();
     let mut text = String::new();
     if !given.json {
@@ -36,9 +37,12 @@ pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Resu
         let provider = PROVIDERS.iter().find(|provider| provider.name == known.provider);
         let has_key = provider.is_some_and(|provider| key_of(provider.key_variables, environment).is_some());
         let (price, limits) = (known.price, known_limits(known.model));
+        told.push(format!("{name} {}", can(&name)));
         if given.json {
             let line = json!({
                 "model": name, "key": has_key, "context": limits.context, "output": limits.output,
+                "images": limits.images, "thinking": known_thinking(known.model),
+                "schema": provider.is_some_and(|provider| provider.gives_schema(known.model)),
                 "price": price, "seen": known.seen, "source": known.source,
             });
             // Writing to a String cannot fail.
@@ -54,9 +58,38 @@ pub(super) fn models(given: &ModelsArguments, environment: &Environment) -> Resu
         row(&mut text, [name, key.to_owned(), context, input, output, read, write, seen]);
     }
     if !given.json {
+        // Few enough to be read.
+        if told.len() <= TOLD_MAX {
+            told.iter().for_each(|said| text.push_str(&format!("\n{said}\n")));
+        }
         text.push_str(NOTE);
     }
     print(&text)
+}
+
+/// Of so many models it is told in words what they can do.
+const TOLD_MAX: usize = 3;
+
+/// What a model can do, in words that follow its name.
+pub(super) fn can(name: &str) -> String {
+    let (provider, model) = name.split_once('/').unwrap_or(("", name));
+    let (limits, levels) = (known_limits(model), known_thinking(model));
+    let thinks = match levels {
+        [] => "does not think before it answers".to_owned(),
+        [only] => format!("always thinks at level {only}"),
+        levels => {
+            let names: Vec<_> = levels.iter().map(|level| level.name()).collect();
+            format!("thinks at --thinking {}", names.join(", "))
+        }
+    };
+    let gives = |known: &KnownProvider| known.name == provider && known.gives_schema(model);
+    format!(
+        "reads up to {}k tokens and writes up to {}k, {} images, {thinks}, and {} a schema of its answer",
+        limits.context / 1_000,
+        limits.output / 1_000,
+        if limits.images { "sees" } else { "sees no" },
+        if PROVIDERS.iter().any(gives) { "is given" } else { "is told in words" },
+    )
 }
 
 fn row(text: &mut String, [model, key, context, input, output, read, write, seen]: [String; 8]) {
@@ -74,6 +107,29 @@ fn dollars(price: MicroUsd) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_model_can_do_is_said_in_words() {
+        for (name, expected) in [
+            (
+                "openai/gpt-5.1",
+                "reads up to 400k tokens and writes up to 128k, sees images, thinks at --thinking off, low, medium, high, and is \
+                 given a schema of its answer",
+            ),
+            (
+                "deepseek/deepseek-flash",
+                "reads up to 128k tokens and writes up to 8k, sees no images, thinks at --thinking off, low, high, xhigh, and is \
+                 told in words a schema of its answer",
+            ),
+            (
+                "openai/gpt-4o",
+                "reads up to 128k tokens and writes up to 16k, sees images, does not think before it answers, and is given a \
+                 schema of its answer",
+            ),
+        ] {
+            assert_eq!(can(name), expected);
+        }
+    }
 
     #[test]
     fn a_price_has_two_decimals_or_as_many_as_it_needs() {

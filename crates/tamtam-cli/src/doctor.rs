@@ -19,6 +19,7 @@ use tamtam::{model::PROVIDERS, tools::process::SandboxLevel};
 use super::{
     abort,
     arguments::{StoreArguments, TurnArguments},
+    catalogue::can,
     config::{self, Config},
     environment::Environment,
     escape,
@@ -78,7 +79,7 @@ async fn model(turn: Option<&TurnArguments>, environment: &Environment) -> Strin
     match models::choose(&turn.model, None, environment).await {
         Ok(choice) => {
             let why = choice.found.unwrap_or_else(|| "from the configuration".to_owned());
-            format!("{} ({why})", choice.model)
+            format!("{} ({why}); it {}", choice.model, can(&choice.model.to_string()))
         }
         Err(failure) => format!("none: {}", failure.message),
     }
@@ -86,12 +87,27 @@ async fn model(turn: Option<&TurnArguments>, environment: &Environment) -> Strin
 
 fn keys(environment: &Environment) -> String {
     let found = PROVIDERS.iter().filter_map(|provider| key_of(provider.key_variables, environment));
-    let mut names: Vec<_> = found.map(|(name, _)| name).collect();
+    let mut names: Vec<_> = found.map(|(name, key)| format!("{name}{}", odd(name, key))).collect();
     names.dedup();
     if names.is_empty() {
         return "none: set one such as OPENAI_API_KEY or ANTHROPIC_API_KEY, or run a local server".to_owned();
     }
     names.join(", ")
+}
+
+/// What looks wrong with a key, with the way out; empty where nothing does. The key itself is not shown.
+fn odd(name: &str, key: &str) -> String {
+    // The beginnings of keys that people paste under another name.
+    let of_another = [("sk-ant-", "ANTHROPIC_API_KEY"), ("gsk_", "GROQ_API_KEY"), ("sk-or-", "OPENROUTER_API_KEY")];
+    let other = of_another.iter().find(|(beginning, of)| key.starts_with(beginning) && *of != name);
+    if let Some((_, of)) = other.filter(|_| name != "LOCAL_API_KEY") {
+        return format!(" (looks like a key for {of}: set that one)");
+    }
+    if key.starts_with(['"', '\'']) || key.ends_with(['"', '\'']) {
+        return " (has a quote at its end: set it without)".to_owned();
+    }
+    let is_plain = key.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_plain { String::new() } else { " (has a space or a letter that no key has: copy it again)".to_owned() }
 }
 
 /// The proxies and the additional certificates.
@@ -206,6 +222,15 @@ mod tests {
         let said = keys(&environment);
         assert!(said.contains("OPENAI_API_KEY") && said.contains("GROQ_API_KEY") && !said.contains("value"), "{said}");
         assert!(keys(&Environment::of(&[])).starts_with("none: set"));
+        let said = |name, key| keys(&Environment::of(&[(name, key)]));
+        assert_eq!(said("ANTHROPIC_API_KEY", "sk-ant-x"), "ANTHROPIC_API_KEY");
+        for (key, why) in [
+            ("sk-ant-CANARY", "looks like a key for ANTHROPIC_API_KEY: set that one"),
+            ("\"CANARY\"", "has a quote at its end: set it without"),
+            ("CAN ARY", "has a space or a letter that no key has: copy it again"),
+        ] {
+            assert_eq!(said("OPENAI_API_KEY", key), format!("OPENAI_API_KEY ({why})"));
+        }
     }
 
     #[test]

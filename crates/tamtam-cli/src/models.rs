@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     ModelRef,
-    model::{Api, Models, PROVIDERS, Provider, ReasoningBack, Router, Scripted, Secret},
+    model::{AnswerSchema, Api, Models, PROVIDERS, Params, Provider, ReasoningBack, Router, Scripted, Secret},
     session::estimated_tokens,
 };
 
@@ -157,6 +157,41 @@ pub(super) fn reasoning_back(text: &str) -> Result<ReasoningBack, String> {
 /// The word for it.
 pub(super) fn reasoning_back_in_words(back: ReasoningBack) -> &'static str {
     REASONING_BACK.iter().find(|(_, of)| *of == back).map_or("never", |(word, _)| word)
+}
+
+/// A sampling temperature from its text.
+pub(super) fn temperature(text: &str) -> Result<f32, String> {
+    number(text, 2.0)
+}
+
+/// The share of nucleus sampling from its text.
+pub(super) fn top_p(text: &str) -> Result<f32, String> {
+    number(text, 1.0)
+}
+
+fn number(text: &str, most: f32) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=most).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a number from 0 to {most}"))
+}
+
+/// Puts what was asked for over the parameters of a session: what the arguments say wins over its agent, and its agent over what a
+/// file says of the model.
+pub(super) fn sampling(by_arguments: &ModelArguments, with_files: &ModelArguments, params: &mut Params) {
+    params.thinking = by_arguments.thinking.or(params.thinking).or(with_files.thinking);
+    params.temperature = by_arguments.temperature.or(params.temperature).or(with_files.temperature);
+    params.top_p = by_arguments.top_p.or(params.top_p).or(with_files.top_p);
+}
+
+/// The largest file of a schema.
+const SCHEMA_BYTES_MAX: u64 = 1 << 20;
+
+/// The schema of the answer that a file holds.
+pub(super) fn schema(file: Option<&Path>) -> Result<Option<AnswerSchema>, Failure> {
+    let Some(file) = file else { return Ok(None) };
+    let bad = |why: &dyn std::fmt::Display| Failure::usage(format!("output schema {}: {why}", file.display()));
+    let text = named_file::text(file, SCHEMA_BYTES_MAX).map_err(|why| bad(&why))?;
+    let schema = serde_json::from_str(&text).map_err(|error| bad(&format!("it is not JSON: {error}")))?;
+    AnswerSchema::new(schema).map(Some).map_err(|error| bad(&error))
 }
 
 /// The provider with what the arguments say of its server.

@@ -5,13 +5,14 @@
 
 use std::str::FromStr;
 
-use tamtam::model::{Api, MaxTokensField, Quirks, SchemaDialect};
+use tamtam::model::{Api, MaxTokensField, Quirks, SchemaDialect, ThinkingField};
 
 /// The names, and what each takes.
-const ALL: [(&str, &str); 5] = [
+const ALL: [(&str, &str); 6] = [
     ("max_tokens", "max_tokens or max_completion_tokens"),
     ("stream_options", "true or false"),
     ("schema", "plain or gemini"),
+    ("thinking", "effort, record, switch or budget"),
     ("cache_marks", "true or false"),
     ("image_bytes_max", "a number of bytes"),
 ];
@@ -51,6 +52,15 @@ impl Quirk {
                 quirks.schema = match value {
                     "plain" => SchemaDialect::Plain,
                     "gemini" => SchemaDialect::Gemini,
+                    _ => return None,
+                }
+            }
+            "thinking" => {
+                quirks.thinking = match value {
+                    "effort" => ThinkingField::Effort,
+                    "record" => ThinkingField::Record,
+                    "switch" => ThinkingField::Switch,
+                    "budget" => ThinkingField::Budget,
                     _ => return None,
                 }
             }
@@ -129,16 +139,18 @@ mod tests {
         assert_eq!((max, none.max_tokens), (MaxTokensField::MaxCompletionTokens, MaxTokensField::MaxTokens));
         assert_eq!((of("stream_options=false").stream_options, none.stream_options), (false, true));
         assert_eq!((of("schema=gemini").schema, none.schema), (SchemaDialect::Gemini, SchemaDialect::Plain));
+        assert_eq!((of("thinking=switch").thinking, none.thinking), (ThinkingField::Switch, ThinkingField::Effort));
         assert_eq!((of("cache_marks = true").auto_cache, none.auto_cache), (true, false));
         assert_eq!(of("image_bytes_max=5_000_000").image_bytes_max, 5_000_000);
         for (text, why) in [
             ("schema", "write NAME=VALUE"),
             ("schema=json", "\"json\" is not plain or gemini"),
+            ("thinking=much", "\"much\" is not effort, record, switch or budget"),
             ("stream_options=yes", "\"yes\" is not true or false"),
             ("image_bytes_max=-1", "\"-1\" is not a number of bytes"),
             (
                 "size=1",
-                "unknown quirk \"size\": use one of max_tokens, stream_options, schema, cache_marks, image_bytes_max",
+                "unknown quirk \"size\": use one of max_tokens, stream_options, schema, thinking, cache_marks, image_bytes_max",
             ),
         ] {
             assert_eq!(text.parse::<Quirk>().unwrap_err(), why);

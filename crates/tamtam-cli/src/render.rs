@@ -61,6 +61,8 @@ pub(super) struct Renderer {
     is_open: bool,
     /// Whether a turn is running.
     in_turn: bool,
+    /// Whether stdout gets the answer alone, and not from here.
+    keeps_text: bool,
 }
 
 impl Renderer {
@@ -157,7 +159,15 @@ impl Renderer {
         }
     }
 
+    /// Shows no text of the model from now on.
+    pub(super) fn keep_text(&mut self) {
+        self.keeps_text = true;
+    }
+
     fn out(&mut self, text: &str, show: &mut Vec<Show>) {
+        if self.keeps_text {
+            return;
+        }
         if let Some(last) = text.chars().last() {
             self.is_open = last != '\n';
             show.push(Show::Out(if self.screen.is_terminal { escape::prose(text) } else { text.to_owned() }));

@@ -163,10 +163,19 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool, door: Option<
     let shown = open::or_shut_down(&runtime, screen(json).map_err(|error| failed_to_start(&error))).await;
     let (terminal, output) = shown.map_err(|failure| not_begun(failure, json))?;
     let view = View::new(json, session.clone(), output.clone());
+    let state = open::or_shut_down(&runtime, session.state().await).await?;
+    let is_shaped = state.settings.params.answer_schema.is_some();
+    if is_shaped {
+        view.keep_text();
+    }
     view.listen_to(&mut events);
     not_read.iter().for_each(|why| view.warn("configuration_not_read", why));
     if let Some(why) = &hints.found {
         view.note(format!("model {} ({why})", hints.model));
+    }
+    let level = state.settings.params.thinking;
+    if let Some(why) = level.and_then(|level| level.instead(&state.settings.model)) {
+        view.warn("thinking_instead", &why);
     }
     if let Some(door) = &door {
         view.note(format!("listening on {}", door.at));
@@ -190,7 +199,7 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool, door: Option<
     let used = ended.as_ref().ok().map(|ended| ended.used.since(&used)).unwrap_or_default();
     let has_nothing_to_do = !json && !has_prompt && matches!(&ended, Ok(Ended { turn: None, .. }));
     let (exit, result, message) = match ended {
-        Ok(ended) => finished(ended.turn.as_deref(), used, heard.failed_with, &hints),
+        Ok(ended) => finished(ended.turn.as_deref(), is_shaped, used, heard.failed_with, &hints),
         Err(failure) => {
             let result = json!({"outcome": "interrupted", "error": failure.message});
             (failure.exit, result, failure.message)
@@ -217,6 +226,9 @@ async fn drive(opened: Opened, prompt: Option<Prompt>, json: bool, door: Option<
     }
     if !view.takes_lines() && stdin::has_text() {
         view.warn("stdin_unread", "text came on stdin while the session ran, and was not read: give - as the prompt");
+    }
+    if let Some(answer) = result.get("json").filter(|_| is_shaped) {
+        view.answer(answer);
     }
     view.result(&result);
     view.end_foot();
@@ -416,7 +428,13 @@ async fn next(left: &mut mpsc::Receiver<Failure>) -> Failure {
 }
 
 /// The exit code, the JSON result and the line on stderr for an idle session.
-fn finished(end: Option<&TurnEnd>, used: Used, failed_with: Option<ErrorKind>, hints: &Hints) -> (Exit, Value, String) {
+fn finished(
+    end: Option<&TurnEnd>,
+    is_shaped: bool,
+    used: Used,
+    failed_with: Option<ErrorKind>,
+    hints: &Hints,
+) -> (Exit, Value, String) {
     let Some(end) = end else {
         return (Exit::Done, json!({"outcome": "idle"}), String::new());
     };
@@ -428,6 +446,9 @@ fn finished(end: Option<&TurnEnd>, used: Used, failed_with: Option<ErrorKind>, h
             ("turn".to_owned(), json!(turn)),
             ("steps".to_owned(), json!(steps)),
         ]);
+        if let Some(json) = end.json().filter(|_| is_shaped && *outcome == Outcome::Done) {
+            result.insert("json".to_owned(), json);
+        }
         result.extend(used.fields());
     }
     let message = match outcome {
@@ -449,6 +470,9 @@ fn finished(end: Option<&TurnEnd>, used: Used, failed_with: Option<ErrorKind>, h
         ),
         Outcome::CutShort => "the answer reached the model's limit of output tokens: ask for less at once".to_owned(),
         Outcome::Refused => "the provider withheld the answer: say it another way or choose another --model".to_owned(),
+        Outcome::BadAnswer { error } => {
+            format!("the answer does not fit the output schema, twice: {}", escape::short(error, 500))
+        }
         other => format!("{other:?}"),
     };
     (Exit::of(outcome), result, message)

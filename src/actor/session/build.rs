@@ -25,6 +25,10 @@ use crate::{
     words::message::ErrorReason,
 };
 
+/// What the model is told whose answer does not fit its schema; the reason follows.
+const MISFIT_REMINDER: &str =
+    "Your answer is not what was asked for. Answer again, with JSON alone. What is wrong with it:";
+
 /// The model request of a ticket. The same ticket gives the same request, also after a crash and after a change of the session's
 /// settings; the tools and their descriptions are those of `tools`.
 pub(super) fn request(tools: &Toolset, state: &State, ticket: Seq, open: &OpenRequest) -> Request {
@@ -36,8 +40,9 @@ pub(super) fn request(tools: &Toolset, state: &State, ticket: Seq, open: &OpenRe
     request.session = Some(state.session.clone());
     request.labels.clone_from(&state.settings.labels);
     let last = open.last.then_some(LAST_STEP_REMINDER);
-    let reminders: Vec<&str> =
-        prepared.iter().flat_map(|made| &made.reminders).map(String::as_str).chain(last).collect();
+    let misfit = open.misfit.as_deref().map(|why| format!("{MISFIT_REMINDER} {why}"));
+    let of_hooks = prepared.iter().flat_map(|made| &made.reminders).map(String::as_str);
+    let reminders: Vec<&str> = of_hooks.chain(last).chain(misfit.as_deref()).collect();
     request.reminder = (!reminders.is_empty()).then(|| reminders.join("\n\n").into());
     if open.last {
         return request;

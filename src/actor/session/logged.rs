@@ -63,6 +63,10 @@ pub(super) fn log(session: &SessionId, milestone: &Milestone<'_>, entry: &Entry,
 fn is_failure(outcome: &Outcome) -> bool {
     matches!(
         outcome,
-        Outcome::Failed { .. } | Outcome::Refused | Outcome::DoomLoop { .. } | Outcome::RecoveryLimit { .. }
+        Outcome::Failed { .. }
+            | Outcome::Refused
+            | Outcome::BadAnswer { .. }
+            | Outcome::DoomLoop { .. }
+            | Outcome::RecoveryLimit { .. }
     )
 }

@@ -86,6 +86,7 @@ impl State {
             params: request.params(&self.settings.params),
             tools: self.settings.allowed_tools(),
             masked: request.masked.clone(),
+            misfit: self.turn.as_ref().and_then(|turn| turn.misfit.clone()),
             prepared: self.prepared_before(request.attempt),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
@@ -105,7 +106,9 @@ impl State {
         interrupted: bool,
         charge: Charge,
     ) {
-        let Some(Open::Request(OpenRequest { last, estimated, .. })) = self.open.remove(&ticket) else { return };
+        let Some(Open::Request(OpenRequest { last, estimated, params, .. })) = self.open.remove(&ticket) else {
+            return;
+        };
         if !interrupted {
             self.recoveries = 0;
         }
@@ -120,6 +123,15 @@ impl State {
             true => Next::Step,
             false => advance::after_answer(answer, last.then_some(steps), at_work),
         };
+        let asked_again = self.turn.as_ref().is_some_and(|turn| turn.misfit.is_some());
+        let (next, misfit) = match &params.answer_schema {
+            Some(schema) if next == Next::End(Outcome::Done) => match schema.read(&text) {
+                Ok(_) => (next, None),
+                Err(error) if last || asked_again => (Next::End(Outcome::BadAnswer { error }), None),
+                Err(why) => (Next::Step, Some(why.into())),
+            },
+            _ => (next, self.turn.as_ref().and_then(|turn| turn.misfit.clone())),
+        };
         self.in_turn(|turn| {
             turn.retries = 0;
             turn.prepared = None;
@@ -130,6 +142,7 @@ impl State {
             turn.usage += answer.usage;
             turn.answered = Some((answer.finish, charge));
             turn.next = next;
+            turn.misfit = misfit;
             if !text.is_empty() {
                 turn.text = text.into();
             }

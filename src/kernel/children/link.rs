@@ -146,6 +146,7 @@ impl DownReason {
             Outcome::Budget { breach, .. } => DownReason::Budget { breach: *breach },
             Outcome::CutShort => failed("the answer reached the limit of output tokens"),
             Outcome::Refused => failed("the provider withheld the answer"),
+            Outcome::BadAnswer { error } => failed(&format!("the answer does not fit its schema: {error}")),
         }
     }
 }

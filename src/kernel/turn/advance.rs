@@ -241,7 +241,8 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let mask: String = masked.iter().map(|tool| format!("\n-{tool}")).collect();
     let found: String = draft.state.context.found.iter().map(|tool| format!("\n+{tool}")).collect();
     let hash = [&system, &tools, &model.to_string(), &params, &last.to_string(), &draft.state.history_hash];
-    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit + &mask + &found).as_bytes());
+    let misfit = turn.misfit.as_deref().map(|why| format!("\n?{why}")).unwrap_or_default();
+    let hash = short_hash((hash.map(String::as_str).join("\n") + &limit + &mask + &found + &misfit).as_bytes());
     if turn.refused == hash {
         let error = format!(
             "the request takes more than {model} reads at once, and nothing more can be left out of it: send a shorter message, \

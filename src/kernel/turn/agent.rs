@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{permission::Ruleset, words::message::ModelRef};
+use crate::{model::Thinking, permission::Ruleset, words::message::ModelRef};
 
 /// What an agent sets in the settings of a session; what is `None` stays as the session has it. Stored format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct AgentParts {
     /// Nucleus sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
+    /// How much the model thinks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
     /// Further options of a request, in place of the session's; `null` for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,

@@ -58,6 +58,12 @@ pub enum Outcome {
     CutShort,
     /// The provider withheld the answer.
     Refused,
+    /// The answer did not fit its schema ([`Params::answer_schema`](crate::model::Params::answer_schema)), and neither did the one
+    /// that was asked for once more.
+    BadAnswer {
+        /// Why it does not fit, and where.
+        error: String,
+    },
 }
 
 impl Outcome {

@@ -128,6 +128,7 @@ impl Settings {
             steps_max: self.steps_max,
             temperature: self.params.temperature,
             top_p: self.params.top_p,
+            thinking: self.params.thinking,
             options: self.params.options.clone(),
             ..AgentParts::default()
         }
@@ -153,6 +154,9 @@ impl Settings {
         }
         if to.top_p.is_some() {
             self.params.top_p = from.top_p;
+        }
+        if to.thinking.is_some() {
+            self.params.thinking = from.thinking;
         }
         if !to.options.is_null() {
             self.params.options.clone_from(&from.options);

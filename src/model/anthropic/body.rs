@@ -16,19 +16,22 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        AnswerPart, Endpoint, ModelAnswer, ReasoningBack, Request, ToolResultItem,
+        AnswerField, AnswerPart, Endpoint, ModelAnswer, Params, ReasoningBack, Request, Thinking, ToolResultItem,
+        answer_schema::reminder,
         assembly::calls,
         body::{Turns, add, begin},
+        catalogue::takes_schema,
         pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_id, plain_name, said_by_user, write_json},
         schema::in_dialect,
+        thinking::{By, asked, budget},
     },
     words::{ids::CallId, message::FilePart},
 };
 
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
-    let mut out = begin(&endpoint.model, &request.params, fields(endpoint, request));
+    let mut out = begin(&endpoint.model, &sampling(endpoint, &request.params), fields(endpoint, request));
     let mut tools = blocks(tools(endpoint, request));
     if !tools.is_empty() {
         if endpoint.quirks.auto_cache && !request.tools.is_empty() {
@@ -69,12 +72,59 @@ fn marked(blocks: &[u8]) -> Bytes {
 
 /// The plain fields that only this API has.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
-    let max = request.params.max_output.unwrap_or(endpoint.limits.output).clamp(1, endpoint.limits.output.max(1));
+    let max = output_max(endpoint, &request.params);
     let mut fields = vec![("max_tokens".to_owned(), max.into())];
+    let mut config = json!({});
+    for (name, value) in thinking(endpoint, &request.params) {
+        match name {
+            "effort" => config[name] = value,
+            name => fields.push((name.to_owned(), value)),
+        }
+    }
+    if let Some(schema) = request.params.answer_schema.as_ref().filter(|_| is_given_schema(endpoint, request)) {
+        config["format"] = json!({"type": "json_schema", "schema": schema.as_json()});
+    }
+    if config != json!({}) {
+        fields.push(("output_config".to_owned(), config));
+    }
     if request.tools.is_empty() && request.history.answers().any(|answer| calls(answer).next().is_some()) {
         fields.push(("tool_choice".to_owned(), json!({ "type": "none" })));
     }
     fields
+}
+
+fn output_max(endpoint: &Endpoint, params: &Params) -> u64 {
+    params.max_output.unwrap_or(endpoint.limits.output).clamp(1, endpoint.limits.output.max(1))
+}
+
+/// The fields that say how much to think. Of the older models, which take a number of tokens, none thinks unless it is asked to.
+fn thinking(endpoint: &Endpoint, params: &Params) -> Vec<(&'static str, Value)> {
+    match asked(endpoint, params) {
+        None => Vec::new(),
+        Some((Thinking::Off, By::Effort)) => vec![("thinking", json!({"type": "disabled"}))],
+        Some((level, By::Effort)) => {
+            vec![("thinking", json!({"type": "adaptive"})), ("effort", level.max(Thinking::Low).name().into())]
+        }
+        Some((level, By::Budget)) => {
+            let budget = budget(level, output_max(endpoint, params));
+            let thinking = |budget| ("thinking", json!({"type": "enabled", "budget_tokens": budget}));
+            budget.map(thinking).into_iter().collect()
+        }
+    }
+}
+
+/// Whether the request holds the schema of its answer. The API takes the strict form alone.
+fn is_given_schema(endpoint: &Endpoint, request: &Request) -> bool {
+    let is_strict = || request.params.answer_schema.as_ref().is_some_and(|schema| schema.is_strict());
+    endpoint.quirks.answer == AnswerField::Schema && takes_schema(&endpoint.model) && is_strict()
+}
+
+/// The parameters without those that the API refuses of a model that thinks.
+fn sampling(endpoint: &Endpoint, params: &Params) -> Params {
+    match thinking(endpoint, params).iter().any(|(_, value)| value["type"] != "disabled") {
+        true => Params { temperature: None, top_p: None, ..params.clone() },
+        false => params.clone(),
+    }
 }
 
 /// The tools on offer. The API demands tools with a history that has calls. So where none are on offer (the last step of a turn),
@@ -120,8 +170,9 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Turns {
         }
     }
     // The reminder comes after the marks, because it belongs to this request only.
-    if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
-        add(&mut messages, "user", text(reminder));
+    let said = reminder(request, is_given_schema(endpoint, request));
+    if let Some(reminder) = said.filter(|reminder| !reminder.trim().is_empty()) {
+        add(&mut messages, "user", text(&reminder));
     }
     if messages.is_empty() {
         add(&mut messages, "user", text(NOTHING_EARLIER));

@@ -14,12 +14,14 @@ use serde_json::{Map, Value, json};
 
 use super::SIGNATURE;
 use crate::model::{
-    AnswerPart, Endpoint, ModelAnswer, Params, Request, SchemaDialect,
+    AnswerPart, Endpoint, ModelAnswer, Request, SchemaDialect, Thinking,
+    answer_schema::reminder,
     attached::{halves, in_halves},
     body::{Turns, add, sampling, to_json, with_options},
     pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
     pieces::{Piece, Takes, arguments, plain_name, said_by_user, write_json},
     schema::in_dialect,
+    thinking::{By, asked, budget},
 };
 
 /// The signature of a call that Gemini did not make: its newer models refuse a call without one, and take this one for any.
@@ -30,7 +32,7 @@ const NOT_OURS: &str = "skip_thought_signature_validator";
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
     let mut out = Vec::with_capacity(4096);
     out.push(b'{');
-    for (name, value) in fields(request) {
+    for (name, value) in fields(endpoint, request) {
         write_json(&mut out, &name);
         out.push(b':');
         write_json(&mut out, &value);
@@ -48,9 +50,9 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
 }
 
 /// The fields before the contents.
-fn fields(request: &Request) -> Vec<(String, Value)> {
+fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     let mut fields = Vec::new();
-    let config = config(&request.params);
+    let config = config(endpoint, request);
     if !config.is_empty() {
         fields.push(("generationConfig".to_owned(), Value::Object(config)));
     }
@@ -73,13 +75,34 @@ fn fields(request: &Request) -> Vec<(String, Value)> {
 }
 
 /// The sampling parameters, which this API has in a record of their own, with the host's options for that record put over them.
-fn config(params: &Params) -> Map<String, Value> {
+fn config(endpoint: &Endpoint, request: &Request) -> Map<String, Value> {
+    let params = &request.params;
     let mut config: Map<String, Value> = sampling(params, ["temperature", "topP"]).collect();
     if let Some(max) = params.max_output {
         config.insert("maxOutputTokens".into(), max.into());
     }
+    if let Some(schema) = params.answer_schema.as_ref().filter(|_| takes_schema(request)) {
+        config.insert("responseMimeType".into(), "application/json".into());
+        config.insert("responseJsonSchema".into(), schema.as_json().clone());
+    }
+    let output_max = params.max_output.unwrap_or(endpoint.limits.output);
+    match asked(endpoint, params) {
+        Some((level, By::Effort)) => {
+            drop(config.insert("thinkingConfig".into(), json!({"thinkingLevel": level.name()})))
+        }
+        Some((level, By::Budget)) => {
+            let budget = if level == Thinking::Off { Some(0) } else { budget(level, output_max) };
+            config.extend(budget.map(|budget| ("thinkingConfig".to_owned(), json!({"thinkingBudget": budget}))));
+        }
+        None => {}
+    }
     config.extend(params.options["generationConfig"].as_object().cloned().unwrap_or_default());
     config
+}
+
+/// Whether the request may hold a schema of its answer: most models take none beside tools.
+fn takes_schema(request: &Request) -> bool {
+    request.tools.is_empty()
 }
 
 fn contents(endpoint: &Endpoint, wire: &str, request: &Request) -> Turns {
@@ -112,8 +135,8 @@ fn contents(endpoint: &Endpoint, wire: &str, request: &Request) -> Turns {
         add(&mut contents, speaker, parts);
     }
     files.into_iter().for_each(|files| add(&mut contents, "user", files));
-    if let Some(reminder) = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty()) {
-        add(&mut contents, "user", text(reminder));
+    if let Some(reminder) = reminder(request, takes_schema(request)).filter(|reminder| !reminder.trim().is_empty()) {
+        add(&mut contents, "user", text(&reminder));
     }
     if contents.is_empty() {
         add(&mut contents, "user", text(NOTHING_EARLIER));

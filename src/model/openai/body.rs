@@ -12,12 +12,15 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        AnswerPart, Endpoint, MaxTokensField, ModelAnswer, ReasoningBack, Request,
+        AnswerField, AnswerPart, Endpoint, MaxTokensField, ModelAnswer, ReasoningBack, Request, Thinking,
+        ThinkingField,
+        answer_schema::reminder,
         attached::{halves, in_halves},
         body::{begin, to_json},
         pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{Piece, Takes, arguments, plain_name, said_by_user, short_id, write_json},
         schema::in_dialect,
+        thinking::{asked, known_thinking},
     },
     words::ids::CallId,
 };
@@ -55,7 +58,38 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
         };
         fields.push((name.into(), max.into()));
     }
+    if let Some(schema) = &request.params.answer_schema {
+        let shape = json!({"name": "answer", "schema": schema.as_json(), "strict": schema.is_strict()});
+        match endpoint.quirks.answer {
+            AnswerField::Schema => {
+                fields.push(("response_format".into(), json!({"type": "json_schema", "json_schema": shape})));
+            }
+            AnswerField::Json => fields.push(("response_format".into(), json!({"type": "json_object"}))),
+            AnswerField::Words => {}
+        }
+    }
+    fields.extend(asked(endpoint, &request.params).into_iter().flat_map(|(level, _)| thinking(endpoint, level)));
     fields
+}
+
+/// The fields that say how much to think.
+fn thinking(endpoint: &Endpoint, level: Thinking) -> Vec<(String, Value)> {
+    let is_on = level > Thinking::Off;
+    let mut fields = vec![match endpoint.quirks.thinking {
+        ThinkingField::Effort => ("reasoning_effort", level.effort("xhigh").into()),
+        ThinkingField::Record => ("reasoning", json!({"effort": level.effort("xhigh")})),
+        ThinkingField::Switch => ("thinking", json!({"type": if is_on { "enabled" } else { "disabled" }})),
+        ThinkingField::Budget => ("enable_thinking", is_on.into()),
+    }];
+    let thoughts = known_thinking(&endpoint.model).iter().filter(|level| **level > Thinking::Off);
+    match endpoint.quirks.thinking {
+        ThinkingField::Switch if is_on && thoughts.count() > 1 => {
+            fields.push(("reasoning_effort", level.effort("max").into()));
+        }
+        ThinkingField::Budget if is_on => fields.push(("thinking_budget", level.budget().into())),
+        _ => {}
+    }
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
@@ -85,7 +119,8 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         });
     }
     messages.extend(message_of(files));
-    messages.extend(request.reminder.as_deref().map(|reminder| message("user", reminder)));
+    let said = reminder(request, endpoint.quirks.answer == AnswerField::Schema);
+    messages.extend(said.map(|reminder| message("user", reminder)));
     messages.retain(|message| !message.is_empty());
     messages
 }

@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 
 use crate::model::{
     AnswerPart, Endpoint, ModelAnswer, Request, ToolResultItem,
+    answer_schema::reminder,
     body::{begin, to_json},
-    catalogue::thinks,
     pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
     pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_name, said_by_user, short_id, write_json},
     schema::in_dialect,
+    thinking::{asked, known_thinking},
 };
 
 /// The fewest tokens of an answer that the API may be asked for.
@@ -52,11 +53,20 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
 /// The plain fields that only this API has.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     let mut fields = vec![("store".to_owned(), false.into())];
-    if thinks(&endpoint.model) {
+    // A model that does not think refuses to be asked for its thoughts.
+    if !known_thinking(&endpoint.model).is_empty() {
         fields.push(("include".to_owned(), json!(["reasoning.encrypted_content"])));
     }
     if let Some(max) = request.params.max_output {
         fields.push(("max_output_tokens".to_owned(), max.max(MAX_OUTPUT_MIN).into()));
+    }
+    if let Some(schema) = &request.params.answer_schema {
+        let shape =
+            json!({"type": "json_schema", "name": "answer", "schema": schema.as_json(), "strict": schema.is_strict()});
+        fields.push(("text".to_owned(), json!({ "format": shape })));
+    }
+    if let Some((level, _)) = asked(endpoint, &request.params) {
+        fields.push(("reasoning".to_owned(), json!({"effort": level.effort("xhigh")})));
     }
     fields
 }
@@ -71,8 +81,8 @@ fn items(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         Said::NoResult(call, _) => output(short_id(call).as_ref(), NO_RESULT.into()),
         Said::Stray(result) => user(&stray_text(result)),
     });
-    let reminder = request.reminder.as_deref().filter(|reminder| !reminder.trim().is_empty());
-    let mut items: Vec<Bytes> = said.chain(reminder.map(user)).filter(|items| !items.is_empty()).collect();
+    let reminder = reminder(request, true).filter(|reminder| !reminder.trim().is_empty());
+    let mut items: Vec<Bytes> = said.chain(reminder.as_deref().map(user)).filter(|items| !items.is_empty()).collect();
     if items.is_empty() {
         items.push(user(NOTHING_EARLIER));
     }

@@ -237,6 +237,11 @@ fn settings() -> Vec<Driver> {
         Driver::new("Session::set_title", go!(w, w.session.set_title(Some("mine".into())).await.unwrap()))
             .effect(go!(w, w.count_mine("settings"))),
         Driver::new(
+            "Session::set_thinking",
+            go!(w, w.session.set_thinking(Some(tamtam::model::Thinking::High)).await.unwrap()),
+        )
+        .effect(go!(w, w.count_mine("settings"))),
+        Driver::new(
             "Session::set_labels",
             go!(w, w.session.set_labels(Labels::new([("tenant", "mine")]).unwrap()).await.unwrap()),
         )

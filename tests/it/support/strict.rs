@@ -89,11 +89,41 @@ fn data_url(url: &str, kinds: &[&str], at: &Value) -> Checked {
 
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
+/// How much a request of Messages lets its model think.
+fn thinks(body: &Value) -> Checked {
+    let thinking = &body["thinking"];
+    let fields_of = |kind: &str| match kind {
+        "enabled" => Some(&["type", "budget_tokens"][..]),
+        "adaptive" | "disabled" => Some(&["type"][..]),
+        _ => None,
+    };
+    if let Some(kind) = thinking["type"].as_str() {
+        let Some(known) = fields_of(kind) else { return wrong("an unknown kind of thinking", thinking) };
+        fields(thinking, known)?;
+        let sampled = body.get("temperature").is_some() || body.get("top_p").is_some();
+        ensure(kind == "disabled" || !sampled, "temperature while it thinks", thinking)?;
+    }
+    if thinking["type"] == "enabled" {
+        let (budget, max) = (thinking["budget_tokens"].as_u64(), body["max_tokens"].as_u64());
+        ensure(budget.is_some_and(|budget| budget >= 1_024), "a budget below 1024", thinking)?;
+        ensure(budget < max, "no room behind the budget", thinking)?;
+    }
+    let Some(config) = body.get("output_config") else { return Ok(()) };
+    fields(config, &["effort", "format"])?;
+    if let Some(format) = config.get("format") {
+        let schema = &fields(format, &["type", "schema"])?["schema"];
+        ensure(schema["additionalProperties"] == false, "an object that is open", schema)?;
+    }
+    let effort = config["effort"].as_str();
+    ensure(effort.is_none_or(|effort| ["low", "medium", "high", "xhigh", "max"].contains(&effort)), "no effort", config)
+}
+
 /// Anthropic's Messages.
 fn messages(body: &Value) -> Checked {
     let known = ["model", "stream", "max_tokens", "temperature", "top_p", "tools", "tool_choice", "system", "messages"];
-    fields(body, &[&known[..], &["thinking", "metadata", "stop_sequences", "top_k"]].concat())?;
+    fields(body, &[&known[..], &["thinking", "output_config", "metadata", "stop_sequences", "top_k"]].concat())?;
     ensure(body["max_tokens"].as_u64().is_some_and(|max| max > 0), "max_tokens is needed", &body["max_tokens"])?;
+    thinks(body)?;
     ensure(body.to_string().matches("\"cache_control\"").count() <= 4, "more than four marks", &body["model"])?;
     for tool in body["tools"].as_array().into_iter().flatten() {
         fields(tool, &["name", "description", "input_schema", "cache_control"])?;

@@ -134,7 +134,7 @@ fn setting(
     };
     let text = match name {
         // Relative to the file, so that it means the same from every folder.
-        "store" | "ca" => relative(&text),
+        "store" | "ca" | "output_schema" => relative(&text),
         _ => text,
     };
     settings::set(setting.name, &text, &mut TurnArguments::default())

@@ -45,7 +45,7 @@ const fn of_server(name: &'static str, takes: &'static str) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 32] = [
+pub(super) const ALL: [Setting; 37] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
@@ -64,11 +64,22 @@ pub(super) const ALL: [Setting; 32] = [
         of_model: true,
         ..process(setting("reasoning_back", "never, with_calls or details", "that of the provider"))
     },
+    Setting {
+        of_model: true,
+        ..setting("thinking", "off, minimal, low, medium, high or xhigh", "that of the agent, else of the provider")
+    },
+    Setting {
+        of_model: true,
+        ..setting("temperature", "a number from 0 to 2", "that of the agent, else of the provider")
+    },
+    Setting { of_model: true, ..setting("top_p", "a number from 0 to 1", "that of the agent, else of the provider") },
     of_server("quirks.max_tokens", "max_tokens or max_completion_tokens"),
     of_server("quirks.stream_options", "true or false"),
     of_server("quirks.schema", "plain or gemini"),
+    of_server("quirks.thinking", "effort, record, switch or budget"),
     of_server("quirks.cache_marks", "true or false"),
     of_server("quirks.image_bytes_max", "a number of bytes"),
+    setting("output_schema", "a file of a JSON schema", "none: the answer is free text"),
     setting("agent", "the name of an agent", "build"),
     setting(
         "permission",
@@ -130,6 +141,12 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         }
         "images" => fill(&mut turn.model.images, text.parse().map_err(|_| format!("{text:?} is neither"))?),
         "reasoning_back" => fill(&mut turn.model.reasoning_back, models::reasoning_back(text)?),
+        "thinking" => {
+            fill(&mut turn.model.thinking, text.parse().map_err(|error: tamtam::model::BadThinking| error.to_string())?)
+        }
+        "temperature" => fill(&mut turn.model.temperature, models::temperature(text)?),
+        "top_p" => fill(&mut turn.model.top_p, models::top_p(text)?),
+        "output_schema" => fill(&mut turn.output_schema, PathBuf::from(named(text)?)),
         "agent" => fill(&mut turn.setup.agent, named(text)?),
         "permission" => {
             fill(&mut turn.setup.permission.permission, text.parse().map_err(|_| format!("unknown profile {text:?}"))?)
@@ -216,6 +233,10 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
         "first_timeout" => turn.model.first_timeout.map(|seconds| seconds.to_string()),
         "images" => turn.model.images.map(|images| images.to_string()),
         "reasoning_back" => turn.model.reasoning_back.map(|back| models::reasoning_back_in_words(back).to_owned()),
+        "thinking" => turn.model.thinking.map(|level| level.to_string()),
+        "temperature" => turn.model.temperature.map(|number| number.to_string()),
+        "top_p" => turn.model.top_p.map(|number| number.to_string()),
+        "output_schema" => turn.output_schema.as_ref().map(|file| file.display().to_string()),
         "agent" => turn.setup.agent.clone(),
         "permission" => turn.setup.permission.permission.map(|profile| profile.name().to_owned()),
         "max_steps" => turn.max_steps.map(|steps| steps.to_string()),

@@ -17,6 +17,7 @@ use std::{
 use tamtam::{
     EventStream, ModelRef, OpenError, Runtime, SendError, Seq, Session, SessionId, SessionOptions,
     hook::{Planning, ReadLoop},
+    model::Params,
     permission::{Rule, Ruleset},
     runtime::{Agent, Builder, InstructionFiles},
     session::{AgentChoice, Budget, Open, Scope, State},
@@ -135,6 +136,8 @@ async fn try_run(
     options.rules_below = rights.session;
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
+    models::sampling(&given.turn.model, &turn.model, &mut options.params);
+    options.params.answer_schema = models::schema(turn.output_schema.as_deref())?;
     options.task_queue_max = Some(TASKS_QUEUED);
     options.ask_limit = turn.ask_limit.map_or(options.ask_limit, |limit| limit.0);
     turn.budget.apply(&mut options.budget);
@@ -210,6 +213,7 @@ async fn take_up(
     let workspace = moved_to.as_deref().unwrap_or(&settings.workspace);
     let config = Config::load(environment, Path::new(workspace), given.config.as_deref())?;
     let by_arguments = &given.setup.sandbox;
+    let asked_of_model = &given.model;
     let (given, _) = &config.over(given, Some(&settings.model));
     let sandbox = given.setup.sandbox.resumed(by_arguments, (id, settings.sandbox.as_deref()), environment)?;
     let terms = sandbox.terms().map(Arc::new);
@@ -250,7 +254,11 @@ async fn take_up(
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);
-    let changes = Changes { model, rules, granted, budget, workspace: moved_to, sandbox };
+    let mut params = settings.params.clone();
+    models::sampling(asked_of_model, asked_of_model, &mut params);
+    params.answer_schema = models::schema(given.output_schema.as_deref())?.or(params.answer_schema);
+    let params = Some(params).filter(|params| *params != settings.params);
+    let changes = Changes { model, params, rules, granted, budget, workspace: moved_to, sandbox };
     or_shut_down(&runtime, configure(&session, given, changes).await).await?;
     for id in taken_back(before, &config) {
         or_shut_down(&runtime, session.revoke(id).await).await?;
@@ -337,6 +345,7 @@ fn choice_of(agent: Option<Agent>, is_own: bool, id: &SessionId) -> Result<Optio
 /// The settings to change in an existing session, beside its limit of steps; `None` for one that stays.
 struct Changes {
     model: Option<ModelRef>,
+    params: Option<Params>,
     rules: Option<Vec<Ruleset>>,
     granted: Option<Vec<Rule>>,
     budget: Option<Budget>,
@@ -346,14 +355,17 @@ struct Changes {
 
 /// Makes the changes, and sets the limit of steps if the arguments name one. Writes nothing if nothing is to be changed.
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
-    let Changes { model, rules, granted, budget, workspace, sandbox } = changes;
+    let Changes { model, params, rules, granted, budget, workspace, sandbox } = changes;
     let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
-    if nothing && sandbox.is_none() && given.max_steps.is_none() && given.ask_limit.is_none() {
+    if nothing && params.is_none() && sandbox.is_none() && given.max_steps.is_none() && given.ask_limit.is_none() {
         return Ok(());
     }
     let changed = session.configure(|settings| {
         if let Some(model) = &model {
             settings.model.clone_from(model);
+        }
+        if let Some(params) = &params {
+            settings.params.clone_from(params);
         }
         if let Some(rules) = &rules {
             settings.choose_rules(rules.iter().cloned());

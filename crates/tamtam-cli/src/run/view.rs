@@ -270,6 +270,18 @@ impl View {
         }
     }
 
+    /// Shows no text of the model on stdout: it gets the answer alone.
+    pub(super) fn keep_text(&self) {
+        self.shown().renderer.keep_text();
+    }
+
+    /// Shows an answer that is JSON, where the lines are for people.
+    pub(super) fn answer(&self, answer: &Value) {
+        if !self.json {
+            self.line(answer);
+        }
+    }
+
     /// Shows the result, as the last line of JSON.
     pub(super) fn result(&self, result: &Value) {
         if self.json {

@@ -35,5 +35,6 @@ mod stop;
 mod strangers;
 mod team;
 mod terminal;
+mod thinking;
 mod tools;
 mod trust;

@@ -5,6 +5,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::model::Params;
 use crate::{
     model::{
         Api, Item, ToolSpec,
@@ -45,7 +46,14 @@ fn the_whole_body_has_its_fixed_order() {
         "contents": "no", "safetySettings": [],
         "generationConfig": {"thinkingConfig": {"thinkingBudget": 8192}, "topP": 0.5},
     });
-    request.params = Params { temperature: Some(0.7), top_p: Some(0.1), max_output: Some(9), options };
+    request.params = Params {
+        temperature: Some(0.7),
+        top_p: Some(0.1),
+        max_output: Some(9),
+        thinking: None,
+        answer_schema: None,
+        options,
+    };
     let endpoint = endpoint();
     let expected = concat!(
         r#"{"generationConfig":{"maxOutputTokens":9,"temperature":0.7,"thinkingConfig":{"thinkingBudget":8192},"topP":0.5},"#,

@@ -35,8 +35,14 @@ fn the_whole_body_has_its_fixed_order() {
     let mut request = Request::new([user("hi")].into_iter().collect());
     request.system = "be brief".into();
     request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
-    request.params =
-        Params { temperature: Some(0.7), top_p: None, max_output: Some(9), options: json!({"seed": 1, "model": "no"}) };
+    request.params = Params {
+        temperature: Some(0.7),
+        top_p: None,
+        max_output: Some(9),
+        thinking: None,
+        answer_schema: None,
+        options: json!({"seed": 1, "model": "no"}),
+    };
     let endpoint = endpoint();
     let expected = concat!(
         r#"{"model":"m","stream":true,"stream_options":{"include_usage":true},"max_tokens":9,"temperature":0.7,"seed":1,"#,

@@ -32,7 +32,14 @@ fn the_whole_body_has_its_fixed_order() {
     request.system = "be brief".into();
     request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
     let options = json!({"reasoning": {"effort": "high"}, "instructions": "no", "input": "no"});
-    request.params = Params { temperature: Some(0.7), top_p: None, max_output: Some(9), options };
+    request.params = Params {
+        temperature: Some(0.7),
+        top_p: None,
+        max_output: Some(9),
+        thinking: None,
+        answer_schema: None,
+        options,
+    };
     let endpoint = endpoint();
     let expected = concat!(
         r#"{"model":"m","stream":true,"store":false,"include":["reasoning.encrypted_content"],"max_output_tokens":16,"#,

@@ -10,8 +10,31 @@ const FILES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "application/
 pub(super) fn contents(body: &Value) -> Checked {
     let known = ["contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings"];
     fields(body, &known)?;
-    let known = ["temperature", "topP", "topK", "maxOutputTokens", "thinkingConfig", "stopSequences", "seed"];
+    let known = [
+        "temperature",
+        "topP",
+        "topK",
+        "maxOutputTokens",
+        "thinkingConfig",
+        "stopSequences",
+        "seed",
+        "responseMimeType",
+        "responseJsonSchema",
+    ];
     body.get("generationConfig").map_or(Ok(()), |config| fields(config, &known).map(drop))?;
+    let config = &body["generationConfig"];
+    if config.get("responseJsonSchema").is_some() {
+        ensure(config["responseMimeType"] == "application/json", "a schema of what is no JSON", config)?;
+        ensure(body.get("tools").is_none(), "a schema beside tools", config)?;
+    }
+    if let Some(thinking) = body["generationConfig"].get("thinkingConfig") {
+        fields(thinking, &["thinkingLevel", "thinkingBudget", "includeThoughts"])?;
+        let (level, budget) = (thinking["thinkingLevel"].as_str(), thinking["thinkingBudget"].as_u64());
+        ensure(level.is_some() != budget.is_some(), "a level and a budget, or neither", thinking)?;
+        let is_level = |level| ["minimal", "low", "medium", "high"].contains(&level);
+        ensure(level.is_none_or(is_level), "an unknown level", thinking)?;
+        ensure(budget.is_none_or(|budget| budget <= 24_576), "a budget above 24576", thinking)?;
+    }
     if let Some(system) = body.get("systemInstruction") {
         fields(system, &["parts", "role"])?;
         list(&system["parts"], "parts")?;

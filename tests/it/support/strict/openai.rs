@@ -13,10 +13,36 @@ fn id<'v>(value: &'v Value, at: &Value) -> Result<&'v str, String> {
     Ok(id)
 }
 
+/// The shape that an answer is to have.
+fn shape(format: &Value, of: &Value) -> Checked {
+    match text(&format["type"], "a type")? {
+        "json_object" | "text" => Ok(()),
+        "json_schema" => {
+            ensure(is_plain(text(&of["name"], "a name")?, 64), "a name that is not taken", format)?;
+            let schema = &of["schema"];
+            ensure(of["strict"] != true || schema["additionalProperties"] == false, "not strict", schema)
+        }
+        _ => wrong("an unknown format", format),
+    }
+}
+
+fn is_effort(word: &Value) -> bool {
+    ["none", "minimal", "low", "medium", "high", "xhigh"].iter().any(|known| word == known)
+}
+
 /// Chat Completions, as OpenAI and its imitators take them: each message may hold the thoughts that some want back.
 pub(super) fn chat(body: &Value) -> Checked {
     let known = ["model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p"];
-    fields(body, &[&known[..], &["tools", "tool_choice", "messages", "seed", "reasoning_effort", "stop"]].concat())?;
+    fields(
+        body,
+        &[&known[..], &["tools", "tool_choice", "messages", "seed", "reasoning_effort", "response_format", "stop"]]
+            .concat(),
+    )?;
+    if let Some(format) = body.get("response_format") {
+        shape(format, &fields(format, &["type", "json_schema"])?.get("json_schema").cloned().unwrap_or_default())?;
+    }
+    let effort = body.get("reasoning_effort");
+    ensure(effort.is_none_or(is_effort), "no effort", body.get("reasoning_effort").unwrap_or(body))?;
     for tool in body["tools"].as_array().into_iter().flatten() {
         let function = fields(tool, &["type", "function"])?["function"].clone();
         fields(&function, &["name", "description", "parameters", "strict"])?;
@@ -75,6 +101,14 @@ pub(super) fn responses(body: &Value) -> Checked {
     let known =
         ["model", "stream", "store", "include", "max_output_tokens", "temperature", "top_p", "reasoning", "text"];
     fields(body, &[&known[..], &["instructions", "tools", "tool_choice", "parallel_tool_calls", "input"]].concat())?;
+    if let Some(said) = body.get("text") {
+        let format = &fields(said, &["format", "verbosity"])?["format"];
+        shape(fields(format, &["type", "name", "schema", "strict"]).map(|_| format)?, format)?;
+    }
+    if let Some(reasoning) = body.get("reasoning") {
+        fields(reasoning, &["effort", "summary"])?;
+        ensure(is_effort(&reasoning["effort"]), "no effort", reasoning)?;
+    }
     let is_encrypted = body["include"].to_string().contains("reasoning.encrypted_content");
     ensure(!is_encrypted || body["store"] == false, "kept, and asked for encrypted thoughts", &body["store"])?;
     let max = body["max_output_tokens"].as_u64();
