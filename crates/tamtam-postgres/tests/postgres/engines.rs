@@ -43,7 +43,9 @@ fn no_append_reads_the_tapes_that_are_there() {
         for name in ["a", "b", "c", "d"] {
             scope.spawn(|| {
                 let mut tape = claims::Tape::create(&store, name);
-                (1..=100).for_each(|seq| drop(tape.append(&[claims::entry(seq)]).unwrap()));
+                for seq in 1..=100 {
+                    tape.append(&[claims::entry(seq)]).unwrap();
+                }
             });
         }
     });
