@@ -186,9 +186,10 @@ fn without_a_server_callers_are_told_and_nothing_comes_later() {
     tape.append(&entries(1..=2)).unwrap();
     server.kill();
     // By the end of this the store knows that the connection of its appends is gone as well.
-    let read = store.read(&id("s"), Seq::ZERO);
+    // Backends that outlive the postmaster for a moment may still answer.
+    let read = std::iter::repeat_with(|| store.read(&id("s"), Seq::ZERO)).find_map(Result::err).unwrap();
     let appended = tape.append(&[entry(3)]);
-    for error in [appended.unwrap_err(), read.unwrap_err()] {
+    for error in [appended.unwrap_err(), read] {
         assert!(matches!(inside(&error), Some(PostgresError::Unreachable { .. })), "{error}");
         assert!(error.to_string().contains("check that the server runs"), "{error}");
     }
