@@ -95,11 +95,14 @@ impl Behaviour for SessionActor {
 
     async fn handle(&mut self, _: Wake, cx: &mut Context<Wake>) -> Result<(), ExitError> {
         let Some(live) = &mut self.live else { return Ok(()) };
-        if live.work()? == Then::Sleep {
-            // Dropping `live` gives the tape back; the next message finds the session passive.
-            self.live = None;
-            cx.exit();
+        match live.work()? {
+            Then::GoOn => return Ok(()),
+            Then::Sleep => {}
+            Then::Leave(why) => self.slot.lost(why),
         }
+        // Dropping `live` gives the tape back; the next message finds the session passive.
+        self.live = None;
+        cx.exit();
         Ok(())
     }
 

@@ -249,6 +249,11 @@ impl TapeError {
         matches!(self, Damaged(_) | Newer { .. } | TooDeep { .. } | TooLarge { .. })
     }
 
+    /// Whether the tape is not its writer's any more: another owner has it, or it was erased.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, TapeError::Claimed { .. } | TapeError::Missing { .. })
+    }
+
     pub(super) fn io(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TapeError {
         move |source| TapeError::Io { op, path: path.into(), source: Arc::new(source) }
     }

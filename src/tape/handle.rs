@@ -139,7 +139,8 @@ impl Drop for Tape {
     }
 }
 
-/// Called for every append that was answered [`Later`](crate::tape::Appended::Later).
+/// Called for every append that was answered [`Later`](crate::tape::Appended::Later), and once where a claim was lost: see
+/// [`TapeStore`](crate::tape::TapeStore#a-lost-claim).
 ///
 /// Called on any thread (over files, on the store's I/O thread): it must be short, must not block and must not wait for the store.
 pub type Notify = Arc<dyn Fn(Result<Seq, TapeError>) + Send + Sync>;

@@ -51,6 +51,14 @@ pub enum PostgresError {
         /// The last entry that was acknowledged.
         seq: Seq,
     },
+    /// So many messages of this session wait in the inbox that no more are taken. Nothing was accepted.
+    #[error(
+        "the inbox of session {session} is full: at most 1,024 messages and 16 MiB wait; look why no node takes them, or send again later"
+    )]
+    InboxFull {
+        /// Which session.
+        session: SessionId,
+    },
     /// The tables of this schema are missing or of an earlier version.
     #[error(
         "schema {schema} is of version {found}, this library needs {known}: run tamtam_postgres::migrate as the owner of the schema"

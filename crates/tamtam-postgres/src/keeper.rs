@@ -312,7 +312,8 @@ impl Keeper {
         let wanted: Vec<bool> = marks.iter().map(|(.., wanted)| *wanted).collect();
         let marked = async {
             let link = self.link()?;
-            let marked = answered(link.client.execute(&link.mark_open, &[&names, &about, &wanted])).await?;
+            let marked =
+                answered(link.client.execute(&link.mark_open, &[&names, &about, &wanted, &self.shared.id])).await?;
             marked.map_err(|error| self.refusal("mark open turns", &error))
         };
         let marked = marked.await;

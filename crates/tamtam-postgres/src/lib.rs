@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`Postgres`] | the engine: give it to [`Builder::tapes`](tamtam::runtime::Builder::tapes) |
 //! | [`PostgresOptions`] | where the database is, and how long a session stays with a node that is gone |
+//! | [`Cluster`] | any node takes messages for any session, and the one that has it works on them |
+//! | [`MessageProgress`] | how far such a message came |
 //! | [`migrate`] | makes the tables, or brings them up to date |
 //! | [`PostgresError`] | why the database did not do what was asked of it |
 //!
@@ -13,6 +15,7 @@
 //! no clock but the server's decides.
 
 mod batch;
+mod cluster;
 mod error;
 mod keeper;
 mod node;
@@ -25,6 +28,7 @@ mod store;
 mod tape;
 mod thread;
 
+pub use cluster::{Cluster, MessageProgress};
 pub use error::PostgresError;
 pub use options::PostgresOptions;
 pub use schema::migrate;

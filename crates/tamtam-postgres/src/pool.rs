@@ -5,13 +5,20 @@
 //! what is safe to do twice is done again on another one, for [`PATIENCE`] in all.
 
 use std::{
+    future::poll_fn,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
+    task::Poll,
     time::{Duration, Instant},
 };
 
 use tamtam::tape::TapeError;
-use tokio::{runtime::Handle, sync::Semaphore};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore},
+    task::AbortHandle,
+};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
 use crate::{PostgresError, thread::wait};
 
@@ -89,6 +96,36 @@ impl Pool {
                 done => return done.map_err(TapeError::from),
             }
         }
+    }
+
+    /// Listens on a channel with a connection of its own, made again when it breaks, until the task is aborted.
+    pub(crate) fn listen(&self, channel: String, wakes: Arc<Notify>) -> AbortHandle {
+        let config = self.config.clone();
+        let listening = self.thread.spawn(async move {
+            loop {
+                if let Ok((client, mut connection)) = config.connect(NoTls).await {
+                    let sql = format!("listen {channel}");
+                    let mut listen = pin!(client.batch_execute(&sql));
+                    let mut is_listening = false;
+                    poll_fn(|context| {
+                        loop {
+                            if !is_listening && listen.as_mut().poll(context).is_ready() {
+                                is_listening = true;
+                            }
+                            match connection.poll_message(context) {
+                                Poll::Ready(Some(Ok(AsyncMessage::Notification(_)))) => wakes.notify_one(),
+                                Poll::Ready(Some(Ok(_))) => {}
+                                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                                Poll::Pending => return Poll::Pending,
+                            }
+                        }
+                    })
+                    .await;
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        });
+        listening.abort_handle()
     }
 
     fn once<T>(&self, op: &'static str, work: &impl AsyncFn(&mut Client) -> Result<T, Failure>) -> Result<T, Failed> {

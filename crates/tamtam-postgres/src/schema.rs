@@ -4,6 +4,7 @@
 //! sessions   one row a session: what its tape continues from, and who has it: epoch, node, expires
 //! entries    one row a line of a tape (docs/TAPE.md, "The line"); rows are inserted and deleted, and never changed
 //! marks      open, parked, protected, hidden, forked, imported
+//! inbox      messages that any node took, until their session's tape has them
 //! epochs     counts claims; no two claims of any session have the same number
 //! ```
 //!
@@ -18,7 +19,8 @@ use crate::{PostgresError, PostgresOptions, thread::on_a_thread};
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// Each brings the tables from one version to the next. `$schema` stands for the schema.
-const MIGRATIONS: [&str; 1] = [r#"
+const MIGRATIONS: [&str; 2] = [
+    r#"
 create sequence $schema.epochs;
 create table $schema.sessions (
     session text collate "C" primary key,
@@ -52,7 +54,21 @@ create table $schema.marks (
     primary key (mark, session, fork)
 );
 create index marks_session on $schema.marks (session);
-"#];
+"#,
+    r#"
+create table $schema.inbox (
+    session text collate "C" not null,
+    number bigint generated always as identity,
+    message text collate "C" not null,
+    what text not null,
+    body text not null,
+    refused text,
+    at timestamptz not null default clock_timestamp(),
+    primary key (session, number),
+    unique (session, message)
+);
+"#,
+];
 
 /// Makes the tables, or brings them to the version that this library needs, in one transaction. Does nothing if they are. Several
 /// hosts may call it at once: one does the work, and the others wait. Returns the version that the tables had; 0 for none.
@@ -63,7 +79,7 @@ create index marks_session on $schema.marks (session);
 /// grant usage on schema tamtam to app;
 /// grant usage on sequence tamtam.epochs to app;
 /// grant select on tamtam.migrations to app;
-/// grant select, insert, update, delete on tamtam.sessions, tamtam.marks to app;
+/// grant select, insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox to app;
 /// grant select, insert, delete on tamtam.entries to app;
 /// ```
 ///

@@ -40,15 +40,17 @@ update $schema.sessions s
 set epoch = nextval('$schema.epochs'), expires = clock_timestamp() + make_interval(secs => $3::float8)
 from held h where s.session = h.session returning s.session, s.epoch";
 
-/// Sets and clears marks of open turns; of a session that is not there, none.
+/// Sets and clears marks of open turns; of a session that is not there, none, and none of one that another node than `$4` has by now.
 pub(crate) const MARK_OPEN: &str = "
 with asked as materialized (select * from unnest($1::text[], $2::text[], $3::boolean[]) as a(session, about, wanted)),
 held as materialized (
-    select s.session from $schema.sessions s join asked a on s.session = a.session order by s.session for share of s),
+    select s.session, s.node <> $4 and s.expires > clock_timestamp() as is_anothers
+    from $schema.sessions s join asked a on s.session = a.session order by s.session for share of s),
 cleared as (
-    delete from $schema.marks m using asked a where m.mark = 'open' and m.session = a.session and not a.wanted)
+    delete from $schema.marks m using asked a where m.mark = 'open' and m.session = a.session and not a.wanted
+        and not exists (select from held h where h.session = a.session and h.is_anothers))
 insert into $schema.marks (mark, session, fork, about)
-select 'open', a.session, '', a.about from asked a join held h on h.session = a.session where a.wanted
+select 'open', a.session, '', a.about from asked a join held h on h.session = a.session where a.wanted and not h.is_anothers
 on conflict (mark, session, fork) do update set about = excluded.about";
 
 /// Which of these last rows of appends are there.

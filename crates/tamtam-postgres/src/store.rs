@@ -61,7 +61,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Postgres {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
 }
 
 const SUMMARY: &str = "
@@ -302,7 +302,7 @@ impl TapeStore for Postgres {
             if let Some(expected) = last.filter(|last| *last != now) {
                 return Err(TapeError::GoneOn { session: session.clone(), expected, last: now }.into());
             }
-            for table in ["entries", "marks", "sessions"] {
+            for table in ["entries", "marks", "inbox", "sessions"] {
                 let sql = self.sql(&format!("delete from $schema.{table} where session = $1"));
                 transaction.execute(&sql, &[&session.as_str()]).await?;
             }

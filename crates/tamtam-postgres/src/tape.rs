@@ -125,9 +125,17 @@ impl Tape {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on nothing is written; the first reason stays.
+    /// From now on nothing is written; the first reason stays. The runtime is told now, or with the append that is under way.
     pub(crate) fn lose(&self, why: TapeError) {
-        self.state().lost.get_or_insert(why);
+        let mut state = self.state();
+        if state.lost.is_some() {
+            return;
+        }
+        state.lost = Some(why.clone());
+        if !state.is_on_its_way {
+            // Under the lock, so that it comes before the answer to any later append.
+            (self.notify)(Err(why));
+        }
     }
 
     pub(crate) fn lost(&self) -> Option<TapeError> {

@@ -138,6 +138,11 @@ impl Live {
         if let Some(tools) = tools_before {
             self.use_tools(tools);
         }
+        if error.is_lost() {
+            self.slot.refused(&error, self.now());
+            self.lose(error);
+            return Ok(());
+        }
         self.unmark();
         let told = self.slot.refused(&error, self.now());
         if !matches!(error, TapeError::TooLarge { .. } | TapeError::AnchorExists { .. }) || told == 0 {

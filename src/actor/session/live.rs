@@ -21,6 +21,7 @@ use crate::{
     event::{Event, events_of},
     kernel::{Decision, Entry, Env, Input, State, decide, decide_and_watch},
     supervisor::{NodeState, shell::ExitError},
+    tape::TapeError,
     words::clock::Clock,
     words::ids::{Millis, Seq},
 };
@@ -34,10 +35,12 @@ use crate::tape::OpenTape as Tape;
 const WORK_PER_WAKE: usize = 64;
 
 /// What the actor does after a round of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Then {
     GoOn,
     Sleep,
+    /// Its tape is another's: end here.
+    Leave(TapeError),
 }
 
 /// The handle of the worker of one ticket. Dropping it ends the work; of a child only the watch, and the child goes on. A request
@@ -83,6 +86,8 @@ pub(super) struct Live {
     /// began.
     pub(super) tools: Arc<Toolset>,
     pub(super) spans: Spans,
+    /// Why nothing may be begun, written or published any more: another owner has the tape.
+    lost: Option<TapeError>,
 }
 
 impl Live {
@@ -113,7 +118,14 @@ impl Live {
             folders,
             tools,
             spans,
+            lost: None,
         }
+    }
+
+    /// The tape is another's by now: the actor leaves, with all of its workers, before it takes any other work.
+    pub(super) fn lose(&mut self, why: TapeError) {
+        tracing::warn!(session = %self.slot.id, error = %why, "the session goes on elsewhere");
+        self.lost = Some(why);
     }
 
     /// The first piece of work of an incarnation: its recovery. Nobody who waits is answered yet.
@@ -129,6 +141,9 @@ impl Live {
     /// Takes work out of the slot until nothing is left, at most [`WORK_PER_WAKE`] pieces. Those who wait look before each piece.
     pub(super) fn work(&mut self) -> Result<Then, ExitError> {
         for before in 0..WORK_PER_WAKE {
+            if let Some(why) = self.lost.take() {
+                return Ok(Then::Leave(why));
+            }
             let (work, waiting) = self.slot.round(&self.state, self.now());
             self.slot.look(waiting);
             let Some(work) = work else {
@@ -139,7 +154,7 @@ impl Live {
             if before > 0 {
                 self.show();
             }
-            if self.carry_out(work)? == Then::Sleep {
+            if let Then::Sleep = self.carry_out(work)? {
                 return Ok(Then::Sleep);
             }
         }
@@ -164,8 +179,10 @@ impl Live {
             }
             Work::Settled(result) => {
                 fault!(self.shared.store.faults(), "session.settled", self.slot.id.as_str());
-                if let Some(writing) = self.writing.take() {
-                    self.settled(writing, result.map(drop))?;
+                match (self.writing.take(), result) {
+                    (Some(writing), result) => self.settled(writing, result.map(drop))?,
+                    (None, Err(error)) if error.is_lost() => self.lose(error),
+                    (None, _) => {}
                 }
             }
             Work::Sleep => {

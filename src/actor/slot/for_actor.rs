@@ -19,9 +19,9 @@ use crate::{
         toolset::Toolset,
         trace_link::TurnSpan,
     },
-    error::PassivateError,
-    kernel::{Input, RestartPolicy, State},
-    supervisor::{NodeState, shell::Mailbox},
+    error::{PassivateError, SendError},
+    kernel::{Input, Mailbox, RestartPolicy, State},
+    supervisor::{NodeState, shell},
     tape::{OpenTape, TapeError},
     words::ids::{Millis, Seq, SessionId},
 };
@@ -49,6 +49,22 @@ impl Slot {
         let told = ends.len();
         tell(ends);
         told
+    }
+
+    /// The tape is another's by now: all who wait are told why, and nothing that waits is kept, because it belongs to a state that is
+    /// not the tape's any more. Who sends from now on wakes the session, and hears who has it.
+    pub(crate) fn lost(&self, why: TapeError) {
+        let mut inner = self.inner();
+        let inbox = inner.inbox();
+        inbox.waker.is_gone();
+        // Its turn is not cut off: it goes on with the other owner.
+        inbox.rest.idle = true;
+        let (waiters, sleepers) = (inbox.take_waiters(true), std::mem::take(&mut inbox.sleepers));
+        // The append in flight was refused, so nothing in hand is on the tape.
+        (inbox.mailbox, inbox.settled) = (Mailbox::default(), None);
+        drop(inner);
+        waiters.refuse(&SendError::Storage(why));
+        tell_sleepers(sleepers, Ok(()));
     }
 
     /// The last entry that listeners were told of, by all incarnations since the session woke or since somebody listens.
@@ -158,7 +174,7 @@ impl Slot {
     /// hand are answered if the tape has them, and wait again if not.
     pub(crate) fn begin_incarnation(
         &self,
-        mailbox: Mailbox<Wake>,
+        mailbox: shell::Mailbox<Wake>,
         node: &Arc<NodeState>,
         recover: Input,
         state: &Arc<State>,

@@ -186,9 +186,10 @@ fn without_a_server_callers_are_told_and_nothing_comes_later() {
     tape.append(&entries(1..=2)).unwrap();
     server.kill();
     // By the end of this the store knows that the connection of its appends is gone as well.
-    let read = store.read(&id("s"), Seq::ZERO);
+    // Backends that outlive the postmaster for a moment may still answer.
+    let read = std::iter::repeat_with(|| store.read(&id("s"), Seq::ZERO)).find_map(Result::err).unwrap();
     let appended = tape.append(&[entry(3)]);
-    for error in [appended.unwrap_err(), read.unwrap_err()] {
+    for error in [appended.unwrap_err(), read] {
         assert!(matches!(inside(&error), Some(PostgresError::Unreachable { .. })), "{error}");
         assert!(error.to_string().contains("check that the server runs"), "{error}");
     }
@@ -202,10 +203,10 @@ fn without_a_server_callers_are_told_and_nothing_comes_later() {
 #[test]
 fn tables_are_made_once_and_a_later_version_is_refused() {
     let options = shared().database();
-    assert_eq!(migrate(&options).unwrap(), 1);
+    assert_eq!(migrate(&options).unwrap(), 2);
     let newer = format!("insert into {}.migrations (version) values (99)", options.schema);
     sql(&shared().address(), &newer);
-    let newer = PostgresError::Newer { schema: options.schema.clone(), found: 99, known: 1 };
+    let newer = PostgresError::Newer { schema: options.schema.clone(), found: 99, known: 2 };
     assert_eq!(Postgres::open(&options).unwrap_err(), newer);
     assert_eq!(migrate(&options).unwrap_err(), newer);
     let none = PostgresOptions::new(shared().address()).schema("nobody_made_this");
@@ -217,7 +218,7 @@ fn tables_are_made_once_and_a_later_version_is_refused() {
         let all: Vec<_> = (0..8).map(|_| scope.spawn(|| migrate(&together).unwrap())).collect();
         all.into_iter().map(|one| one.join().unwrap()).sum::<i32>()
     });
-    assert_eq!(found, 7, "one found no tables, and seven found version 1");
+    assert_eq!(found, 14, "one found no tables, and seven found version 2");
 }
 
 /// The grants of `migrate`'s documentation are enough, and rows of a tape cannot be changed with them.

@@ -6,12 +6,16 @@
 //! | `engines.rs` | what every engine promises |
 //! | `ownership.rs` | who has a session: leases, epochs, hand-overs |
 //! | `processes.rs` | a node in a process of its own is killed, or stands still |
+//! | `cluster.rs` | any node takes messages for any session |
+//! | `lost.rs` | a node learns that a session is another's: its work ends at once |
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod cluster;
 mod engines;
 mod faults;
+mod lost;
 mod ownership;
 mod processes;
 mod server;

@@ -18,7 +18,7 @@ use crate::{
     server::shared,
 };
 
-const CHILD: &str = "TAMTAM_POSTGRES_CHILD";
+pub(crate) const CHILD: &str = "TAMTAM_POSTGRES_CHILD";
 
 /// The process: appends until it is refused or killed, and prints what it is told. Does nothing unless a test below starts it.
 #[test]
@@ -37,7 +37,7 @@ fn child() {
 }
 
 /// Killed at the end, also where a test fails.
-struct Process {
+pub(crate) struct Process {
     child: Child,
     out: BufReader<ChildStdout>,
     acknowledged: u64,
@@ -45,8 +45,13 @@ struct Process {
 
 impl Process {
     fn start(options: &PostgresOptions) -> Process {
+        Process::of("processes::child", options)
+    }
+
+    /// A process that runs this test alone.
+    pub(crate) fn of(test: &str, options: &PostgresOptions) -> Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["processes::child", "--exact", "--nocapture"])
+            .args([test, "--exact", "--nocapture"])
             .env(CHILD, format!("{}\n{}", shared().address(), options.schema))
             .stdout(Stdio::piped())
             .spawn()
@@ -56,7 +61,7 @@ impl Process {
     }
 
     /// What it is told, until it acknowledges that many or says something else; `None` at its end.
-    fn hear(&mut self, until: u64) -> Option<String> {
+    pub(crate) fn hear(&mut self, until: u64) -> Option<String> {
         let mut line = String::new();
         while self.acknowledged < until {
             line.clear();
@@ -72,7 +77,7 @@ impl Process {
         Some(String::new())
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }

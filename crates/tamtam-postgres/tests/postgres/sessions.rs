@@ -2,7 +2,7 @@
 //! from one node to another.
 
 #[path = "../../../../tests/it/engines/harness.rs"]
-mod harness;
+pub(crate) mod harness;
 #[path = "../../../../tests/it/engines/tapes.rs"]
 #[allow(
     unexpected_cfgs,
@@ -34,7 +34,7 @@ impl Keeps for Postgres {
     }
 }
 
-fn node(options: &PostgresOptions, name: &str) -> Engine<Postgres> {
+pub(crate) fn node(options: &PostgresOptions, name: &str) -> Engine<Postgres> {
     Engine::of(Postgres::open(&options.clone().node(name)).unwrap())
 }
 

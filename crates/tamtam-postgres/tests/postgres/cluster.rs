@@ -1,0 +1,191 @@
+//! Any node takes messages for any session: they reach its owner, in order and once, also where the owner is killed.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tamtam::{
+    Delivery, Message, MessageId, Outcome, Runtime, Seq, SessionId, Steering,
+    session::Record,
+    tape::{TapeError, TapeStoreExt as _},
+};
+use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions};
+
+use crate::{
+    ownership::rows,
+    processes::{CHILD, Process},
+    server::{shared, sql},
+    sessions::{
+        harness::{Engine, Tools, seen},
+        node,
+    },
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn id() -> SessionId {
+    "s".parse().unwrap()
+}
+
+struct Node {
+    engine: Engine<tamtam_postgres::Postgres>,
+    runtime: Runtime,
+    tools: Tools,
+    cluster: Arc<Cluster>,
+}
+
+async fn join(options: &PostgresOptions, name: &str) -> Node {
+    let engine = node(options, name);
+    let (runtime, tools) = engine.start().await;
+    let cluster = Arc::new(Cluster::join(&engine.kept, &runtime, 100));
+    Node { engine, runtime, tools, cluster }
+}
+
+/// What a turn ended with.
+async fn over(cluster: &Cluster, message: &MessageId) -> (Outcome, String) {
+    let settled = tokio::time::timeout(LONG, cluster.wait(&id(), message)).await.expect("it ends").unwrap();
+    let MessageProgress::Over(end) = settled else { panic!("{settled:?}") };
+    (end.outcome.clone(), end.text.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_to_any_node_is_read_once_where_its_session_is() {
+    let options = shared().database();
+    let (one, two) = (join(&options, "one").await, join(&options, "two").await);
+    assert!(matches!(two.cluster.send(&id(), "early", Delivery::Queue).await, Err(TapeError::Missing { .. })));
+    one.runtime.create(one.engine.options()).await.unwrap();
+    let hello = || Message::user("hello").with_id("m".into());
+    for cluster in [&two.cluster, &one.cluster, &two.cluster] {
+        let sent = cluster.send(&id(), hello(), Delivery::Queue).await.unwrap();
+        assert_eq!(over(&two.cluster, &sent).await, (Outcome::Done, "re hello".to_owned()));
+    }
+    let other = two.cluster.send(&id(), Message::user("other").with_id("m".into()), Delivery::Queue).await.unwrap();
+    let progress = tokio::time::timeout(LONG, async {
+        loop {
+            match one.cluster.progress(&id(), &other).await.unwrap() {
+                MessageProgress::Refused(why) => return why,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    });
+    assert!(progress.await.unwrap().contains('m'), "other words under a known id are refused, and any node is told");
+    let session = one.runtime.session(&id());
+    assert!(session.is_awake() && !two.runtime.session(&id()).is_awake());
+    assert_eq!(seen(&session).await, ["hello", "re hello"]);
+    assert_eq!(one.cluster.progress(&id(), &"nobody".into()).await.unwrap(), MessageProgress::Unknown);
+}
+
+/// A message that aborts, and an abort, stop a call that runs on the other node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_call_is_stopped_from_another_node() {
+    let options = shared().database();
+    let (one, two) = (join(&options, "one").await, join(&options, "two").await);
+    one.runtime.create(one.engine.options()).await.unwrap();
+    let turn = two.cluster.send(&id(), "call gate", Delivery::Queue).await.unwrap();
+    one.tools.gate.is_running().await;
+    let steer = Delivery::Steer(Steering::AbortRunning);
+    let rather = two.cluster.send(&id(), "rather this", steer).await.unwrap();
+    assert_eq!(over(&two.cluster, &rather).await, (Outcome::Done, "re rather this".to_owned()));
+    assert_eq!(over(&two.cluster, &turn).await.1, "re rather this", "it joined the turn");
+    let again = two.cluster.send(&id(), "call gate", Delivery::Queue).await.unwrap();
+    one.tools.gate.is_running().await;
+    two.cluster.abort(&id(), "enough").await.unwrap();
+    assert_eq!(over(&two.cluster, &again).await.0, Outcome::Aborted { reason: "enough".to_owned() });
+}
+
+/// The bound of a session's inbox, with no node that takes anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_inbox_that_is_full_refuses_and_says_so() {
+    let options = shared().database();
+    let one = join(&options, "one").await;
+    one.runtime.create(one.engine.options()).await.unwrap();
+    let fill = format!(
+        "update {0}.sessions set node = 'thief', expires = 'infinity'; \
+         insert into {0}.inbox (session, message, what, body) select 's', 'm' || n, 'send', '' from generate_series(1, 1024) n",
+        options.schema
+    );
+    tokio::task::spawn_blocking(move || sql(&shared().address(), &fill)).await.unwrap();
+    let TapeError::Engine(error) = one.cluster.send(&id(), "more", Delivery::Queue).await.unwrap_err() else {
+        panic!("it is full")
+    };
+    assert_eq!(error.downcast_ref(), Some(&PostgresError::InboxFull { session: id() }));
+    let known = Message::user("").with_id("m7".into());
+    one.cluster.send(&id(), known, Delivery::Queue).await.expect("what is in the inbox is accepted again");
+    assert_eq!(one.cluster.progress(&id(), &"m7".into()).await.unwrap(), MessageProgress::Accepted);
+}
+
+/// A drained node hands over what is open, and another goes on with it by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_node_hands_over_an_open_turn() {
+    let options = shared().database();
+    let (one, two) = (join(&options, "one").await, join(&options, "two").await);
+    one.runtime.create(one.engine.options()).await.unwrap();
+    let turn = two.cluster.send(&id(), "call gate", Delivery::Queue).await.unwrap();
+    one.tools.gate.is_running().await;
+    let next = two.cluster.send(&id(), "next", Delivery::Queue).await.unwrap();
+    assert_eq!(one.runtime.drain(Duration::ZERO).await, [id()]);
+    assert!(one.runtime.shutdown().await.is_empty());
+    assert_eq!(over(&two.cluster, &turn).await.0, Outcome::Done);
+    assert_eq!(over(&two.cluster, &next).await, (Outcome::Done, "re next".to_owned()));
+    assert!(two.runtime.session(&id()).is_awake());
+}
+
+/// The owner of the test below, in a process of its own. Does nothing unless the test starts it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child() {
+    let Ok(at) = std::env::var(CHILD) else { return };
+    let (address, schema) = at.split_once('\n').unwrap();
+    let options = PostgresOptions::new(address).schema(schema).lease(Duration::from_secs(1));
+    let owner = join(&options, "child").await;
+    let session = owner.runtime.create(owner.engine.options()).await.unwrap();
+    session.prompt("call gate").await.unwrap();
+    owner.tools.gate.is_running().await;
+    println!("told running");
+    std::future::pending::<()>().await;
+}
+
+/// `kill -9` of the owner in the middle of a turn, with 200 messages sent to two other nodes before and after: each is accepted once
+/// on the tape, each number of the tape is there once, and one node goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_messages_survive_the_kill_of_the_owner_each_once() {
+    const MESSAGES: usize = 200;
+    let options = shared().database().lease(Duration::from_secs(1));
+    let mut owner = Process::of("cluster::child", &options);
+    let owner = tokio::task::spawn_blocking(move || {
+        assert_eq!(owner.hear(u64::MAX).as_deref(), Some("running"));
+        owner
+    });
+    let mut owner = Some(owner.await.unwrap());
+    let nodes = [join(&options, "two").await, join(&options, "three").await];
+    let mut last = None;
+    for n in 0..MESSAGES {
+        if n == MESSAGES / 2 {
+            // Its drop kills it.
+            drop(owner.take());
+        }
+        let message = Message::user(format!("say {n}")).with_id(format!("m{n}").into());
+        // Neither in turn nor by chance, so that a failure can be run again.
+        let cluster = &nodes[n * 7 / 3 % 2].cluster;
+        last = Some(cluster.send(&id(), message, Delivery::Queue).await.unwrap());
+    }
+    let last = over(&nodes[0].cluster, &last.unwrap()).await;
+    assert_eq!(last, (Outcome::Done, format!("re say {}", MESSAGES - 1)));
+    let awake: Vec<_> = nodes.iter().filter(|node| node.runtime.session(&id()).is_awake()).collect();
+    assert_eq!(awake.len(), 1, "one node has it");
+    let mut accepted = BTreeMap::new();
+    for entry in awake[0].runtime.session(&id()).entries().await.unwrap() {
+        if let Record::Accepted { message, .. } = &entry.record {
+            *accepted.entry(message.id.to_string()).or_insert(0) += 1;
+        }
+    }
+    let once = |n| (format!("m{n}"), 1);
+    accepted.retain(|id, _| id.starts_with('m') && id.len() <= 4);
+    assert_eq!(accepted, (0..MESSAGES).map(once).collect());
+    let (schema, store) = (options.schema.clone(), nodes[0].engine.kept.clone());
+    let checked = tokio::task::spawn_blocking(move || {
+        let all = rows(&schema, "s");
+        assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
+        // Each line follows the one before, by its checksum.
+        assert_eq!(store.read(&id(), Seq::ZERO).unwrap().len(), all.len());
+        sql(&shared().address(), &format!("select count(*) from {schema}.inbox"))
+    });
+    assert_eq!(checked.await.unwrap(), ["0"], "what is on the tape has left the inbox");
+}
