@@ -393,10 +393,13 @@ fn is(kind: &str, value: &Value) -> bool {
     }
 }
 
+/// Whether a number keeps a bound.
+type Fits = fn(f64, f64) -> bool;
+
 fn numbers(schema: &Map<String, Value>, number: f64) -> Result<(), Misfit> {
     let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
-    let fails = |word: &str, fits: fn(f64, f64) -> bool| bound(word).filter(|bound| !fits(number, *bound));
-    let all: [(&str, fn(f64, f64) -> bool, &str); 4] = [
+    let fails = |word: &str, fits: Fits| bound(word).filter(|bound| !fits(number, *bound));
+    let all: [(&str, Fits, &str); 4] = [
         ("minimum", |number, bound| number >= bound, "at least"),
         ("maximum", |number, bound| number <= bound, "at most"),
         ("exclusiveMinimum", |number, bound| number > bound, "more than"),

@@ -505,7 +505,7 @@ async fn who_asks_for_sleep_is_answered_by_whoever_settles_it() {
     // Parked while it falls asleep, and while it is awake.
     let mut falls = bench::bench();
     let (first, second) = (ask(&falls), ask(&falls));
-    assert!(falls.live.work().unwrap() == Then::Sleep);
+    assert!(matches!(falls.live.work().unwrap(), Then::Sleep));
     let late = ask(&falls);
     assert_eq!(falls.live.slot.phase(), Phase::Passivating);
     falls.live.slot.park(falls.live.slot.newest_incarnation(), || ());
