@@ -240,7 +240,7 @@ fn settings() -> Vec<Driver> {
             "Session::set_thinking",
             go!(w, w.session.set_thinking(Some(tamtam::model::Thinking::High)).await.unwrap()),
         )
-        .effect(go!(w, w.count_mine("settings"))),
+        .effect(go!(w, w.count_with("settings", r#""thinking":"high""#))),
         Driver::new(
             "Session::set_labels",
             go!(w, w.session.set_labels(Labels::new([("tenant", "mine")]).unwrap()).await.unwrap()),

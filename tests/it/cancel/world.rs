@@ -194,9 +194,13 @@ impl World {
 
     /// How many entries of a kind name the message of [`mine`].
     pub(super) fn count_mine(&self, kind: &str) -> usize {
+        self.count_with(kind, "\"mine\"")
+    }
+
+    /// How many entries of a kind say this.
+    pub(super) fn count_with(&self, kind: &str, what: &str) -> usize {
         let tape = self.tape(&id());
-        let named = |entry: &&TapeEntry| entry.kind == kind && entry.data.get().contains("\"mine\"");
-        tape.iter().filter(named).count()
+        tape.iter().filter(|entry| entry.kind == kind && entry.data.get().contains(what)).count()
     }
 
     /// Whether a session of that name is in the store.
