@@ -122,7 +122,7 @@ const HAPPENINGS: [(usize, Happening); 34] = [
     (1, Happening::Handoff),
     (1, Happening::Anchor),
     (3, Happening::Crash),
-    (3, Happening::Takeover),
+    (1, Happening::Takeover),
     (4, Happening::Spawn),
     (4, Happening::ChildEnds),
     (1, Happening::Parent),

@@ -126,6 +126,10 @@ impl World {
             self.counts.too_large += 1;
             return self.refuse(&error);
         }
+        // The worst moment: an append is on its way.
+        if self.ghost.is_none() && self.dies(2) {
+            return self.lose_lease();
+        }
         match self.disk {
             Disk::Calm => self.settle(),
             Disk::Refusing { .. } => {

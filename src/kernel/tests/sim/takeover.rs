@@ -44,7 +44,7 @@ impl World {
         }
         self.counts.takeovers += 1;
         let flight = self.flight.take();
-        let (mut written, is_flying) = (flight.filter(|_| self.rng.percent(50)), self.mailbox.in_flight().is_some());
+        let (mut written, is_flying) = (flight.filter(|_| self.rng.percent(70)), self.mailbox.in_flight().is_some());
         if written.as_ref().is_some_and(|flight| flight.lines.is_empty()) {
             written = None;
         }
