@@ -259,14 +259,16 @@ impl Slot {
     }
 
     /// Takes the tape's answer to an append. A seq that is not that of the append in flight is late or doubled, and is ignored;
-    /// an error names no append, and is always taken.
+    /// an error names no append: it is the answer to the one in flight if that has none yet, and else a claim that was lost.
     pub(crate) fn settled(&self, result: Result<Seq, TapeError>) {
-        if let Some(inbox) = &mut self.inner().inbox
-            && result.as_ref().map_or(true, |seq| inbox.mailbox.in_flight() == Some(*seq))
-        {
-            inbox.settled = Some(result);
-            inbox.waker.wake();
+        let mut inner = self.inner();
+        let Some(inbox) = &mut inner.inbox else { return };
+        match result {
+            Err(error) if inbox.settled.is_some() && error.is_lost() => inbox.lost = Some(error),
+            Ok(seq) if inbox.mailbox.in_flight() != Some(seq) => return,
+            result => inbox.settled = Some(result),
         }
+        inbox.waker.wake();
     }
 
     /// The callback by which the tape reports a settled append. It holds the slot weakly, because the tape belongs to the slot's

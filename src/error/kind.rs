@@ -162,7 +162,9 @@ impl TapeError {
             | TapeError::Query { .. }
             | TapeError::NoIndex => Kind::Invalid,
             TapeError::Closed => Kind::Closed,
-            TapeError::Io { .. } | TapeError::Changed { .. } | TapeError::Engine(_) => Kind::Storage,
+            TapeError::Io { .. } | TapeError::Changed { .. } | TapeError::Lost { .. } | TapeError::Engine(_) => {
+                Kind::Storage
+            }
             TapeError::Index { is_damaged: false, .. } => Kind::Storage,
             TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::Index { is_damaged: true, .. } => {
                 Kind::Damaged

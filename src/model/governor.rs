@@ -196,7 +196,7 @@ struct Breaker {
     /// `None` while it is closed. Behind that moment one probe may leave.
     until: Option<Duration>,
     probe: Option<Ticket>,
-    why: String,
+    why: &'static str,
 }
 
 /// See the module.
@@ -358,7 +358,13 @@ impl Governor {
         if opens {
             let open_for = OPEN_FOR.saturating_mul(1 << breaker.opened.min(8)).min(OPEN_MAX);
             (breaker.until, breaker.opened) = (Some(now + open_for), breaker.opened.saturating_add(1));
-            breaker.why.clone_from(&error.message);
+            // Never the server's words: they are of one session's request, and go to all sessions with the key.
+            breaker.why = match error.kind {
+                ErrorKind::Network => "no connection",
+                ErrorKind::Timeout => "no answer in time",
+                ErrorKind::Overloaded => "overloaded",
+                _ => "errors of the server",
+            };
             self.window = 1;
         }
     }

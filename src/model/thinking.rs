@@ -247,6 +247,7 @@ pub(super) fn budget(level: Thinking, output_max: u64) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -102,6 +102,14 @@ pub enum TapeError {
         /// The owner that has it.
         by: Holder,
     },
+    /// The tape is not its writer's any more, although no other owner has it. Nothing was taken.
+    #[error("session {session} is lost to its writer: {why}")]
+    Lost {
+        /// Which.
+        session: SessionId,
+        /// What the engine says.
+        why: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// The entries do not continue the tape. Nothing was taken.
     #[error("entry {got} of session {session} does not follow: {expected} is next")]
     Gap {
@@ -249,9 +257,9 @@ impl TapeError {
         matches!(self, Damaged(_) | Newer { .. } | TooDeep { .. } | TooLarge { .. })
     }
 
-    /// Whether the tape is not its writer's any more: another owner has it, or it was erased.
+    /// Whether the tape is not its writer's any more: another owner has it, it was erased, or its engine says so.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self, TapeError::Claimed { .. } | TapeError::Missing { .. })
+        matches!(self, TapeError::Claimed { .. } | TapeError::Missing { .. } | TapeError::Lost { .. })
     }
 
     pub(super) fn io(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TapeError {

@@ -348,7 +348,10 @@ impl Keeper {
             let (session, seq) = (tape.session.clone(), tape.state().lines.seq());
             tape.lose(match holders.get(session.as_str()) {
                 // Nobody took it: the epoch or the last line of this claim is gone.
-                Some(by) if by.owner == self.shared.id => PostgresError::WentBack { session, seq }.into(),
+                Some(by) if by.owner == self.shared.id => {
+                    let why = Arc::new(PostgresError::WentBack { session: session.clone(), seq });
+                    TapeError::Lost { session, why }
+                }
                 Some(by) => TapeError::Claimed { session, by: by.clone() },
                 None => TapeError::Missing { session },
             });

@@ -44,7 +44,7 @@ from held h where s.session = h.session returning s.session, s.epoch";
 pub(crate) const MARK_OPEN: &str = "
 with asked as materialized (select * from unnest($1::text[], $2::text[], $3::boolean[]) as a(session, about, wanted)),
 held as materialized (
-    select s.session, s.node <> $4 and s.expires > clock_timestamp() as is_anothers
+    select s.session, s.node <> $4 as is_anothers
     from $schema.sessions s join asked a on s.session = a.session order by s.session for share of s),
 cleared as (
     delete from $schema.marks m using asked a where m.mark = 'open' and m.session = a.session and not a.wanted

@@ -154,8 +154,13 @@ impl Tape {
             }
             state.lines.seq()
         });
+        // The append was before the loss, which was not told while it was under way.
+        let lost = state.lost.clone().filter(|_| result.is_ok());
         drop(state);
         (self.notify)(result);
+        if let Some(lost) = lost {
+            (self.notify)(Err(lost));
+        }
     }
 }
 

@@ -128,6 +128,11 @@ impl Live {
         self.lost = Some(why);
     }
 
+    /// Whether nothing may be begun any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// The first piece of work of an incarnation: its recovery. Nobody who waits is answered yet.
     pub(super) fn recover(&mut self) -> Result<(), ExitError> {
         if let Some(work) = self.slot.take(&self.state, self.now()) {
@@ -177,8 +182,11 @@ impl Live {
                     self.decide(std::slice::from_ref(&*input), &self.shared.tools.now()).0;
                 stops.into_iter().for_each(|who| self.stop(who, &after));
             }
-            Work::Settled(result) => {
+            Work::Settled(result, lost) => {
                 fault!(self.shared.store.faults(), "session.settled", self.slot.id.as_str());
+                if let Some(why) = lost {
+                    self.lose(why);
+                }
                 match (self.writing.take(), result) {
                     (Some(writing), result) => self.settled(writing, result.map(drop))?,
                     (None, Err(error)) if error.is_lost() => self.lose(error),

@@ -130,7 +130,7 @@ pub(super) fn in_full(work: &Work) -> Option<String> {
     let input = match work {
         Work::Decide(inputs) => inputs.first()?,
         Work::Stop(input) => input,
-        Work::Settled(_) | Work::Sleep => return None,
+        Work::Settled(..) | Work::Sleep => return None,
     };
     match input {
         Input::Command { command, .. } => command.said(),

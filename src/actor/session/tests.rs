@@ -129,6 +129,23 @@ async fn an_append_counts_only_when_the_tape_says_so_of_that_very_append() {
     assert_eq!(bench.live.state.seq, after);
 }
 
+/// An append that was written before its claim was lost counts, whatever comes first to the actor: who sent is answered, nothing is
+/// begun for it, and the actor leaves.
+#[tokio::test]
+async fn what_was_written_before_a_claim_was_lost_is_answered_and_begins_nothing() {
+    let mut bench = bench();
+    bench.hold_up_the_disk();
+    let mut sent = bench.send("m");
+    let (slot, flying) = (bench.live.slot.clone(), bench.live.writing.as_ref().unwrap().after.seq);
+    slot.settled(Ok(flying));
+    let by = crate::tape::Holder::new("two", 2, "other");
+    slot.settled(Err(TapeError::Claimed { session: slot.id.clone(), by }));
+    assert!(matches!(bench.live.work().unwrap(), Then::Leave(TapeError::Claimed { .. })));
+    assert!(sent.try_recv().unwrap().is_ok());
+    assert!(bench.live.state.request().is_some() && bench.requests() == 0 && bench.live.workers.is_empty());
+    bench.disk.open_up();
+}
+
 /// A stop while an append is in flight: what it stops is stopped, and its record follows.
 #[tokio::test]
 async fn a_stop_during_a_flight_stops_at_once_and_is_recorded_after_it() {

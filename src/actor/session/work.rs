@@ -30,6 +30,9 @@ impl Live {
     /// Drops the workers of closed tickets, sends each child its current stop level and what is known of its questions, and
     /// starts a worker for every due ticket that has none. Starts nothing while a stop or the recovery is not yet recorded.
     pub(super) fn begin_what_is_due(&mut self) {
+        if self.is_lost() {
+            return;
+        }
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
         self.spans.keep(open);

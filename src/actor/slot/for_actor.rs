@@ -60,8 +60,8 @@ impl Slot {
         // Its turn is not cut off: it goes on with the other owner.
         inbox.rest.idle = true;
         let (waiters, sleepers) = (inbox.take_waiters(true), std::mem::take(&mut inbox.sleepers));
-        // The append in flight was refused, so nothing in hand is on the tape.
-        (inbox.mailbox, inbox.settled) = (Mailbox::default(), None);
+        // The append in flight was answered before, so nothing in hand is on the tape.
+        (inbox.mailbox, inbox.settled, inbox.lost) = (Mailbox::default(), None, None);
         drop(inner);
         waiters.refuse(&SendError::Storage(why));
         tell_sleepers(sleepers, Ok(()));
@@ -230,7 +230,7 @@ impl Slot {
         let mut inner = self.inner();
         inner.standing.incarnation = incarnation;
         let inbox = inner.inbox();
-        inbox.settled = None;
+        (inbox.settled, inbox.lost) = (None, None);
         inbox.workers.clear();
         let ends = inbox.mailbox.begin(incarnation, Input::recover(), last);
         let ends = inbox.ends(ends);

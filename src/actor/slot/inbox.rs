@@ -86,8 +86,9 @@ pub(super) struct Rest {
 
 /// One piece of work that the actor takes out of its slot.
 pub(crate) enum Work {
-    /// An append that the tape answered with "later" is on the tape, or has failed.
-    Settled(Result<Seq, TapeError>),
+    /// An append that the tape answered with "later" is on the tape, or has failed; and why nothing may follow it, where the tape is
+    /// another's by now.
+    Settled(Result<Seq, TapeError>, Option<TapeError>),
     /// Decide these inputs in one append.
     Decide(Arc<Vec<Input>>),
     /// Stop at once what this input stops; its record has to wait.
@@ -101,8 +102,8 @@ impl Work {
     pub(crate) fn about(&self) -> (&'static str, Option<u64>) {
         let input = match self {
             Work::Sleep => return ("sleep", None),
-            Work::Settled(Ok(seq)) => return ("settled", Some(seq.0)),
-            Work::Settled(Err(_)) => return ("not settled", None),
+            Work::Settled(Ok(seq), _) => return ("settled", Some(seq.0)),
+            Work::Settled(Err(_), _) => return ("not settled", None),
             Work::Stop(input) => input,
             Work::Decide(inputs) => match inputs.first() {
                 Some(input) => input,
@@ -136,6 +137,8 @@ pub(super) struct Inbox {
     replies: BTreeMap<ReplyTo, ReplySender<CarriedOut>>,
     /// The tape's answer to the append in flight, until the actor takes it.
     pub(super) settled: Option<Result<Seq, TapeError>>,
+    /// Why the tape is not this actor's any more, until the actor takes it: told unasked, or behind an append that was written.
+    pub(super) lost: Option<TapeError>,
     pub(super) published: Published,
     pub(super) kept: Kept,
     pub(super) workers: Workers,
@@ -179,8 +182,10 @@ impl Inbox {
 
     /// Takes the next piece of work: a settled append first, then inputs, then sleep. `state` is the state that the tape has.
     pub(super) fn take(&mut self, state: &State, now: Millis) -> Option<Work> {
-        if let Some(settled) = self.settled.take() {
-            return Some(Work::Settled(settled));
+        match (self.settled.take(), self.lost.take()) {
+            (Some(settled), lost) => return Some(Work::Settled(settled, lost)),
+            (None, Some(lost)) => return Some(Work::Settled(Err(lost), None)),
+            (None, None) => {}
         }
         match self.mailbox.next(state, now) {
             Act::Decide(inputs) => return Some(Work::Decide(inputs)),
@@ -245,7 +250,7 @@ impl Inbox {
         // Before the answers: who hears that a command is on the tape reads the state next.
         self.published.state = Some(state.clone());
         self.node = Some(node);
-        self.settled = None;
+        (self.settled, self.lost) = (None, None);
         self.workers.clear();
         self.rest.idle = false;
         let ends = self.mailbox.begin(incarnation, recover, state.seq);

@@ -5,15 +5,17 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::Held;
+use super::{Held, SAT_OUT_MAX};
 
 /// What is left of one kind, as far as the provider has told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Allowance {
     left: Option<u64>,
     limit: Option<u64>,
-    /// When the limit is whole again.
+    /// When the limit is whole again, or, where that is far, when one request asks.
     until: Option<Duration>,
+    /// Whether the limit is not whole by then.
+    is_far: bool,
     /// The place in the order of leaving of the request whose answer told so.
     of: u64,
 }
@@ -34,14 +36,19 @@ impl Allowance {
     /// Takes over what an answer says. `later` is what left after its request, and may not be counted in it.
     pub(super) fn learn(&mut self, now: Duration, of: u64, said: Said, later: u64) {
         let Some(left) = said.left.filter(|_| of >= self.of) else { return };
-        let until = said.reset.map(|reset| now + reset);
-        *self = Allowance { left: Some(left.saturating_sub(later)), limit: said.limit, until, of };
+        // A limit of a day refills all the while, and some servers name another moment than that of the reset.
+        let is_far = said.reset.is_some_and(|reset| reset > SAT_OUT_MAX);
+        let until = said.reset.map(|reset| now.saturating_add(reset.min(SAT_OUT_MAX)));
+        *self = Allowance { left: Some(left.saturating_sub(later)), limit: said.limit, until, is_far, of };
     }
 
     /// Notes that the moment of the reset has come.
     pub(super) fn refresh(&mut self, now: Duration) {
         if self.until.is_some_and(|until| until <= now) {
-            (self.left, self.until) = (self.limit, None);
+            self.until = None;
+            if !self.is_far {
+                self.left = self.limit;
+            }
         }
     }
 

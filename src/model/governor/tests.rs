@@ -167,7 +167,7 @@ fn the_breaker_opens_and_lets_single_probes_go() {
     governor.ask(person("a"));
     let refused = governor.grants(2 * SECOND).remove(0).1.unwrap_err().error("p-1");
     assert_eq!((refused.kind, refused.retry_after_ms), (ErrorKind::Server, Some(4_000)));
-    assert_eq!(refused.message, "not sent to p-1: it failed 10 times in a row (it failed); the next try is in 4 s");
+    assert_eq!(refused.message, "not sent to p-1: it failed 10 times in a row (no connection); the next try is in 4 s");
     assert!(!refused.was_read());
     let [probe, next] = ["a", "b"].map(|session| governor.ask(person(session)).0);
     assert_eq!((gone(&mut governor, 6 * SECOND), governor.next(6 * SECOND)), (vec![probe], None));

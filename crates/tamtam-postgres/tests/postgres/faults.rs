@@ -20,7 +20,7 @@ use crate::{
 /// What of an error is PostgreSQL's.
 fn inside(error: &TapeError) -> Option<&PostgresError> {
     match error {
-        TapeError::Engine(error) => error.downcast_ref(),
+        TapeError::Engine(error) | TapeError::Lost { why: error, .. } => error.downcast_ref(),
         _ => None,
     }
 }
