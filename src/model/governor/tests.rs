@@ -218,6 +218,21 @@ fn what_the_headers_leave_is_kept_to() {
     assert_eq!(governor.figures(31 * SECOND).requests_left, Some(9), "at the reset the limit is whole");
 }
 
+/// A limit of a day that is used up, or a server that names another moment: after a minute one request asks, alone.
+#[test]
+fn a_far_reset_holds_nobody_for_hours() {
+    let mut governor = Governor::new(RateLimits::default());
+    let first = governor.ask(person("s")).0;
+    assert_eq!(gone(&mut governor, SECOND), [first]);
+    governor.head(SECOND, first, true, said(0, 10, 86_400));
+    governor.ended(SECOND, first, &Ended::Answered(9));
+    let [asks, waits] = ["a", "b"].map(|session| governor.ask(person(session)).0);
+    assert_eq!((gone(&mut governor, SECOND), governor.next(SECOND)), (vec![], Some(61 * SECOND)));
+    assert_eq!(gone(&mut governor, 61 * SECOND), [asks]);
+    governor.head(62 * SECOND, asks, true, said(5, 10, 86_400));
+    assert_eq!(gone(&mut governor, 62 * SECOND), [waits]);
+}
+
 /// Tokens that the provider says are left go down with each request, by its estimate.
 #[test]
 fn what_the_headers_leave_of_tokens_goes_down_with_each_request() {
