@@ -8,7 +8,7 @@
 //! A change must keep that a check is a function of the schema and the text alone, because a replay makes it again; and that it is
 //! bounded in time and in stack, whatever both hold.
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::HashSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -19,10 +19,16 @@ use crate::words::depth::{self, VALUE_DEPTH_MAX};
 const SCHEMA_BYTES_MAX: usize = 64 << 10;
 /// The largest answer that is checked, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// How many times a schema is held against a value in one check, at most.
-const STEPS_MAX: u32 = 500_000;
+/// The steps of one check, at most. Holding a schema against a value is one, and further ones are taken for long lists and texts.
+const STEPS_MAX: usize = 500_000;
 /// How many schemas may stand within each other in one check, references followed.
 const WITHIN_MAX: usize = 256;
+/// How many characters of a value or a name are shown in a reason.
+const SHOWN_MAX: usize = 60;
+/// How many missing names are listed in a reason.
+const MISSING_MAX: usize = 10;
+/// The longest reason, in bytes.
+const REASON_BYTES_MAX: usize = 1 << 10;
 
 /// The words of a schema that are checked, and those that say nothing of a value.
 const KEYWORDS: &[&str] = &[
@@ -62,7 +68,8 @@ const KEYWORDS: &[&str] = &[
 /// A JSON schema for the final answer of each turn. Cloning is cheap.
 ///
 /// A turn whose model ends with text that is not JSON of this schema asks once more, with the reason; if the second answer does not
-/// fit either, the turn ends as [`BadAnswer`](crate::Outcome::BadAnswer). JSON in one code fence is taken.
+/// fit either, or the turn has no step left to ask in, the turn ends as [`BadAnswer`](crate::Outcome::BadAnswer). JSON in one code
+/// fence is taken.
 ///
 /// ```
 /// use serde_json::json;
@@ -113,9 +120,20 @@ impl AnswerSchema {
         if schema["type"] != "object" {
             return bad("its \"type\" must be \"object\"".to_owned());
         }
-        match known(&schema, &schema, "") {
-            Ok(()) => Ok(AnswerSchema(Arc::new(schema))),
-            Err(why) => bad(why),
+        let mut walk = Walk::default();
+        if let Err(why) = walk.known(&schema, "") {
+            return bad(why);
+        }
+        // A place that was not walked, such as one in a `default`, would be taken for a schema unread.
+        let is_stray = |reference: &&&Value| {
+            referred(&schema, reference).is_none_or(|to| !walk.schemas.contains(&(&raw const *to)))
+        };
+        let stray = walk.references.iter().find(is_stray).map(|reference| shown(reference));
+        match stray {
+            Some(stray) => bad(format!(
+                "\"$ref\" must be a place in the schema that holds a schema, such as \"#/$defs/name\"; {stray} is none"
+            )),
+            None => Ok(AnswerSchema(Arc::new(schema))),
         }
     }
 
@@ -128,22 +146,38 @@ impl AnswerSchema {
     /// The value of an answer.
     ///
     /// # Errors
-    /// Why the text is not JSON of this schema, with the place as a JSON pointer, for the model to mend.
+    /// Why the text is not JSON of this schema, with the place as a JSON pointer, for the model to mend: 1 KiB at most, with long names
+    /// and values cut.
     pub fn read(&self, text: &str) -> Result<Value, String> {
         let value = parsed(text)?;
         let mut check = Check { root: &self.0, steps: STEPS_MAX };
-        match check.fits(&self.0, &value, 0) {
-            Ok(()) => Ok(value),
-            Err(Misfit { at, why }) if at.is_empty() => Err(why),
-            Err(Misfit { at, why }) => Err(format!("at {at}: {why}")),
+        let mut reason = match check.fits(&self.0, &value, 0) {
+            Ok(()) => return Ok(value),
+            Err(Misfit::TooLarge) => return Err("it is too large to be checked against its schema".to_owned()),
+            Err(Misfit::At { place, why }) if place.is_empty() => why,
+            Err(Misfit::At { place, why }) => {
+                let place: String = place.iter().rev().flat_map(|name| ["/", name]).collect();
+                format!("at {place}: {why}")
+            }
+        };
+        if reason.len() > REASON_BYTES_MAX {
+            reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX - "…".len()));
+            reason.push('…');
         }
+        Err(reason)
     }
 
-    /// Whether a provider's strict form takes it: every object names all that it needs and takes nothing else, and only the plain words
-    /// are used.
+    /// Whether a provider's strict form takes it: every object names all that it needs and takes nothing else, only the plain words
+    /// are used, and each schema says the type of its values, or refers to one that does.
     #[cfg(any(feature = "openai", feature = "anthropic"))]
     pub(super) fn is_strict(&self) -> bool {
-        is_strict(&self.0)
+        !self.0.as_object().is_some_and(|root| root.contains_key("anyOf")) && is_strict(&self.0)
+    }
+
+    /// Whether no schema refers to one that it stands in, and every choice of values is plain. For a schema that is strict.
+    #[cfg(feature = "anthropic")]
+    pub(super) fn is_finite(&self) -> bool {
+        is_finite(&self.0, &self.0, 0, &mut HashSet::new())
     }
 
     /// What a model is told that is not given the schema in another way.
@@ -189,49 +223,63 @@ fn unfenced(text: &str) -> &str {
     inner.map_or(text, |(_, inner)| inner.trim())
 }
 
-/// Whether every word of a schema is known and of the right kind. Its depth is bounded.
-fn known(root: &Value, schema: &Value, at: &str) -> Result<(), String> {
-    let fields = match schema {
-        Value::Bool(_) => return Ok(()),
-        Value::Object(fields) => fields,
-        _ => return Err(format!("at {at:?}: a schema is an object, true or false")),
-    };
-    let mut inner: Vec<(String, &Value)> = Vec::new();
-    for (word, value) in fields {
-        let wrong = |wants: &str| Err(format!("at {at:?}: {word:?} must be {wants}"));
-        match word.as_str() {
-            word if !KEYWORDS.contains(&word) => {
-                return Err(format!(
-                    "at {at:?}: {word:?} is not checked here: leave it out, or say it in a description"
-                ));
+/// A walk over a schema.
+#[derive(Default)]
+struct Walk<'s> {
+    /// The schemas in it, by their places in memory.
+    schemas: HashSet<*const Value>,
+    references: Vec<&'s Value>,
+}
+
+impl<'s> Walk<'s> {
+    /// Whether every word of a schema is known and of the right kind. Its depth is bounded.
+    fn known(&mut self, schema: &'s Value, at: &str) -> Result<(), String> {
+        self.schemas.insert(&raw const *schema);
+        let fields = match schema {
+            Value::Bool(_) => return Ok(()),
+            Value::Object(fields) => fields,
+            _ => return Err(format!("at {at:?}: a schema is an object, true or false")),
+        };
+        let mut inner: Vec<(&str, Cow<'s, str>, &'s Value)> = Vec::new();
+        for (word, value) in fields {
+            let wrong = |wants: &str| Err(format!("at {at:?}: {word:?} must be {wants}"));
+            match word.as_str() {
+                word if !KEYWORDS.contains(&word) => {
+                    return Err(format!(
+                        "at {at:?}: {:?} is not checked here: leave it out, or say it in a description",
+                        clipped(word)
+                    ));
+                }
+                "properties" | "$defs" | "definitions" => match value.as_object() {
+                    Some(schemas) => inner.extend(schemas.iter().map(|(name, of)| (word.as_str(), clipped(name), of))),
+                    None => return wrong("an object"),
+                },
+                "anyOf" | "oneOf" | "allOf" => match value.as_array().filter(|schemas| !schemas.is_empty()) {
+                    Some(schemas) => inner
+                        .extend(schemas.iter().enumerate().map(|(n, of)| (word.as_str(), n.to_string().into(), of))),
+                    None => return wrong("a list of schemas"),
+                },
+                "items" | "additionalProperties" => inner.push((word.as_str(), Cow::default(), value)),
+                "enum" if !value.is_array() => return wrong("a list"),
+                "required" if !value.as_array().is_some_and(|names| names.iter().all(Value::is_string)) => {
+                    return wrong("a list of names");
+                }
+                "type" if !types(value).all(|name| TYPES.contains(&name)) || types(value).next().is_none() => {
+                    return wrong("one of object, array, string, number, integer, boolean and null, or a list of them");
+                }
+                "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" if !value.is_number() => {
+                    return wrong("a number");
+                }
+                "minLength" | "maxLength" | "minItems" | "maxItems" if !value.is_u64() => return wrong("a count"),
+                "$ref" => self.references.push(value),
+                _ => {}
             }
-            "properties" | "$defs" | "definitions" => match value.as_object() {
-                Some(schemas) => inner.extend(schemas.iter().map(|(name, of)| (format!("{word}/{name}"), of))),
-                None => return wrong("an object"),
-            },
-            "anyOf" | "oneOf" | "allOf" => match value.as_array().filter(|schemas| !schemas.is_empty()) {
-                Some(schemas) => inner.extend(schemas.iter().enumerate().map(|(n, of)| (format!("{word}/{n}"), of))),
-                None => return wrong("a list of schemas"),
-            },
-            "items" | "additionalProperties" => inner.push((word.clone(), value)),
-            "enum" if !value.is_array() => return wrong("a list"),
-            "required" if !value.as_array().is_some_and(|names| names.iter().all(Value::is_string)) => {
-                return wrong("a list of names");
-            }
-            "type" if !types(value).all(|name| TYPES.contains(&name)) || types(value).next().is_none() => {
-                return wrong("one of object, array, string, number, integer, boolean and null, or a list of them");
-            }
-            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" if !value.is_number() => {
-                return wrong("a number");
-            }
-            "minLength" | "maxLength" | "minItems" | "maxItems" if !value.is_u64() => return wrong("a count"),
-            "$ref" if referred(root, value).is_none() => {
-                return wrong("a place in the schema, such as \"#/$defs/name\"");
-            }
-            _ => {}
         }
+        inner.into_iter().try_for_each(|(word, name, schema)| {
+            let slash = if name.is_empty() { "" } else { "/" };
+            self.known(schema, &format!("{at}/{word}{slash}{name}"))
+        })
     }
-    inner.into_iter().try_for_each(|(name, schema)| known(root, schema, &format!("{at}/{name}")))
 }
 
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
@@ -262,55 +310,124 @@ fn is_strict(schema: &Value) -> bool {
         "description",
     ];
     let Some(fields) = schema.as_object() else { return false };
-    let inner = |word: &str| fields.get(word).and_then(Value::as_object).into_iter().flat_map(Map::values);
-    let choices = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    // Beside a reference no other word is taken.
+    if fields.contains_key("$ref") {
+        return fields.len() == 1;
+    }
+    let has = |word: &str| fields.contains_key(word);
+    let is_of = |kind: &str| has("type") && types(&schema["type"]).any(|name| name == kind);
     let names =
         |name: &String| schema["required"].as_array().is_some_and(|names| names.iter().any(|known| known == name));
-    let is_object = fields.contains_key("properties") || types(&schema["type"]).any(|name| name == "object");
     fields.keys().all(|word| PLAIN.contains(&word.as_str()))
-        && (!is_object
+        && (has("type") || has("anyOf"))
+        && (!is_of("array") || has("items"))
+        && (!(is_of("object") || has("properties"))
             || schema["additionalProperties"] == false
                 && schema["properties"].as_object().is_some_and(|properties| properties.keys().all(names)))
-        && inner("properties").chain(inner("$defs")).chain(fields.get("items")).chain(choices).all(is_strict)
+        && within(fields).all(is_strict)
 }
 
-/// Why a value does not fit, and where: a JSON pointer.
-struct Misfit {
-    at: String,
-    why: String,
+/// The schemas in one that is strict.
+#[cfg(any(feature = "openai", feature = "anthropic"))]
+fn within(fields: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let named = |word: &str| fields.get(word).and_then(Value::as_object).into_iter().flat_map(Map::values);
+    let choices = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    named("properties").chain(named("$defs")).chain(fields.get("items")).chain(choices)
+}
+
+/// See [`AnswerSchema::is_finite`]. A reference that goes round ends at the bound; `seen` has the schemas that are known to end.
+#[cfg(feature = "anthropic")]
+fn is_finite<'s>(root: &'s Value, schema: &'s Value, depth: usize, seen: &mut HashSet<*const Value>) -> bool {
+    let Some(fields) = schema.as_object().filter(|_| depth < WITHIN_MAX) else { return false };
+    if seen.contains(&(&raw const *schema)) {
+        return true;
+    }
+    let mut values = fields.get("enum").and_then(Value::as_array).into_iter().flatten().chain(fields.get("const"));
+    let target = fields.get("$ref").and_then(|reference| referred(root, reference));
+    let ends = values.all(|value| !value.is_object() && !value.is_array())
+        && within(fields).chain(target).all(|inner| is_finite(root, inner, depth + 1, seen));
+    if ends {
+        seen.insert(&raw const *schema);
+    }
+    ends
+}
+
+/// Why a value does not fit.
+enum Misfit {
+    /// What is wrong, and where: the names from the inside out.
+    At { place: Vec<String>, why: String },
+    /// Nothing is known of the value: the check has come to its bound, and ends.
+    TooLarge,
 }
 
 fn misfit<T>(why: impl Into<String>) -> Result<T, Misfit> {
-    Err(Misfit { at: String::new(), why: why.into() })
+    Err(Misfit::At { place: Vec::new(), why: why.into() })
 }
 
-/// The beginning of a value, for a message.
+/// The beginning of a value, for a reason. It costs no more for a large one.
 fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text,
+    let mut start = Start(String::new(), SHOWN_MAX);
+    // An error is the end of the room.
+    match fmt::write(&mut start, format_args!("{value}")) {
+        Ok(()) => start.0,
+        Err(fmt::Error) => start.0 + "…",
+    }
+}
+
+/// Takes the first characters that are written, and refuses the rest.
+struct Start(String, usize);
+
+impl fmt::Write for Start {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text.chars();
+        self.0.extend(rest.by_ref().take(self.1));
+        self.1 = SHOWN_MAX - self.0.chars().count();
+        if rest.next().is_some() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+/// The beginning of a name, for a reason.
+fn clipped(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(SHOWN_MAX) {
+        Some((cut, _)) => format!("{}…", &name[..cut]).into(),
+        None => name.into(),
+    }
+}
+
+/// How much a comparison with this value of a schema may cost.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => 1 + text.len() / 64,
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.iter().map(|(name, of)| 1 + name.len() / 64 + size(of)).sum::<usize>(),
+        _ => 1,
     }
 }
 
 /// One check, and what is left of its bound.
 struct Check<'s> {
     root: &'s Value,
-    steps: u32,
+    steps: usize,
 }
 
 impl<'s> Check<'s> {
+    /// Takes steps for work of this size. Comparing a few short values costs no more than the step before it.
+    fn take(&mut self, size: usize) -> Result<(), Misfit> {
+        self.steps = self.steps.checked_sub(size / 16).ok_or(Misfit::TooLarge)?;
+        Ok(())
+    }
+
     fn fits(&mut self, schema: &'s Value, value: &Value, within: usize) -> Result<(), Misfit> {
-        let Some(steps) = self.steps.checked_sub(1).filter(|_| within < WITHIN_MAX) else {
-            return misfit("it is too large to be checked against its schema");
-        };
-        self.steps = steps;
+        self.steps = self.steps.checked_sub(1).filter(|_| within < WITHIN_MAX).ok_or(Misfit::TooLarge)?;
         let fields = match schema {
             Value::Object(fields) => fields,
             Value::Bool(false) => return misfit(format!("{} is not allowed here", shown(value))),
             _ => return Ok(()),
         };
         let within = within + 1;
+        for word in ["$ref", "type", "enum", "const", "required"] {
+            self.take(fields.get(word).map_or(0, size))?;
+        }
         if let Some(kinds) = fields.get("type")
             && !types(kinds).any(|kind| is(kind, value))
         {
@@ -331,14 +448,25 @@ impl<'s> Check<'s> {
         }
         for (word, most) in [("anyOf", usize::MAX), ("oneOf", 1)] {
             let Some(choices) = fields.get(word).and_then(Value::as_array) else { continue };
-            let fits = choices.iter().filter(|schema| self.fits(schema, value, within).is_ok()).count();
+            let mut fits = 0;
+            for schema in choices {
+                match self.fits(schema, value, within) {
+                    Ok(()) => fits += 1,
+                    Err(Misfit::At { .. }) => {}
+                    // A choice that could not be checked may fit.
+                    Err(Misfit::TooLarge) => return Err(Misfit::TooLarge),
+                }
+            }
             if fits == 0 || fits > most {
                 return misfit(format!("{} fits {fits} of the {} choices of {word}", shown(value), choices.len()));
             }
         }
         match value {
             Value::Number(number) => numbers(fields, number.as_f64().unwrap_or(f64::NAN)),
-            Value::String(text) => counts(fields, ["minLength", "maxLength"], text.chars().count(), "characters"),
+            Value::String(text) if fields.contains_key("minLength") || fields.contains_key("maxLength") => {
+                self.take(text.len() / 64)?;
+                counts(fields, ["minLength", "maxLength"], text.chars().count(), "characters")
+            }
             Value::Array(items) => {
                 counts(fields, ["minItems", "maxItems"], items.len(), "items")?;
                 let Some(schema) = fields.get("items") else { return Ok(()) };
@@ -361,13 +489,25 @@ impl<'s> Check<'s> {
         let names = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let missing: Vec<&str> = names.filter(|name| !value.contains_key(*name)).collect();
         if !missing.is_empty() {
-            return misfit(format!("the required {} is missing", missing.join(", ")));
+            let listed: Vec<_> = missing.iter().take(MISSING_MAX).map(|name| clipped(name)).collect();
+            let more = match missing.len().checked_sub(MISSING_MAX) {
+                None | Some(0) => String::new(),
+                Some(more) => format!(" and {more} more"),
+            };
+            return misfit(format!("the required {}{more} is missing", listed.join(", ")));
         }
         let properties = schema.get("properties").and_then(Value::as_object);
+        let others = schema.get("additionalProperties");
+        if properties.is_none() && others.is_none() {
+            return Ok(());
+        }
+        self.take(value.keys().map(|name| 1 + name.len() / 64).sum())?;
         for (name, inner) in value {
             let of = properties.and_then(|properties| properties.get(name));
-            match of.or_else(|| schema.get("additionalProperties")) {
-                Some(Value::Bool(false)) if of.is_none() => return misfit(format!("it has no field {name:?} to fill")),
+            match of.or(others) {
+                Some(Value::Bool(false)) if of.is_none() => {
+                    return misfit(format!("it has no field {:?} to fill", clipped(name)));
+                }
                 Some(schema) => self.fits(schema, inner, within).map_err(|fault| under(name, fault))?,
                 None => {}
             }
@@ -376,8 +516,15 @@ impl<'s> Check<'s> {
     }
 }
 
+/// The misfit of a value, as one of the value that has it under this name.
 fn under(name: &str, fault: Misfit) -> Misfit {
-    Misfit { at: format!("/{}{}", name.replace('~', "~0").replace('/', "~1"), fault.at), ..fault }
+    match fault {
+        Misfit::At { mut place, why } => {
+            place.push(clipped(name).replace('~', "~0").replace('/', "~1"));
+            Misfit::At { place, why }
+        }
+        Misfit::TooLarge => Misfit::TooLarge,
+    }
 }
 
 fn is(kind: &str, value: &Value) -> bool {
@@ -494,6 +641,11 @@ mod tests {
             (of(json!({"type": "text"})), "at \"/properties/a\": \"type\" must be one of"),
             (of(json!({"$ref": "#/$defs/none"})), "\"$ref\" must be a place in the schema"),
             (of(json!({"$ref": "https://h/s"})), "\"$ref\" must be a place in the schema"),
+            (of(json!({"$ref": "#/properties"})), "\"#/properties\" is none"),
+            (
+                of(json!({"default": {"pattern": "x"}, "$ref": "#/properties/a/default"})),
+                "\"#/properties/a/default\" is none",
+            ),
             (of(json!({"anyOf": []})), "\"anyOf\" must be a list of schemas"),
             (of(json!({"minLength": -1})), "\"minLength\" must be a count"),
             (of(json!({"items": [1]})), "a schema is an object, true or false"),
@@ -521,6 +673,62 @@ mod tests {
         assert_eq!(small.unwrap().join().unwrap(), [true, true]);
     }
 
+    /// A choice at which the check ends is not one that does not fit: it would make another one the only one.
+    #[test]
+    fn a_bound_within_a_choice_ends_the_check() {
+        let schema = AnswerSchema::new(json!({"type": "object", "oneOf": [{}, {"$ref": "#"}]})).unwrap();
+        assert_eq!(schema.read("{}").unwrap_err(), "it is too large to be checked against its schema");
+    }
+
+    /// What a step costs beyond the first comparisons is taken from the bound too.
+    #[test]
+    fn long_lists_and_texts_take_steps() {
+        let names: Vec<String> = (0..1_600).map(|n| format!("n{n}")).collect();
+        let object: Map<String, Value> = names.iter().map(|name| (name.clone(), json!(1))).collect();
+        for (schema, value) in [
+            (json!({"enum": names}), json!("none")),
+            (json!({"const": names}), json!(names)),
+            (json!({"required": names}), json!({})),
+            (json!({"type": vec!["null"; 1_600]}), json!({})),
+            (json!({"properties": {}}), object.into()),
+            (json!({"maxLength": 1}), "x".repeat(100 << 10).into()),
+        ] {
+            let mut check = Check { root: &Value::Null, steps: STEPS_MAX };
+            let _fits_or_not = check.fits(&schema, &value, 0);
+            assert!(
+                (100..=300).contains(&(STEPS_MAX - check.steps)),
+                "{}: {}",
+                shown(&schema),
+                STEPS_MAX - check.steps
+            );
+        }
+    }
+
+    #[test]
+    fn a_reason_is_short_whatever_the_names() {
+        let long = |n: usize| format!("{n}{}", "€/".repeat(300));
+        let names: Vec<String> = (10..22).map(long).collect();
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"$ref": "#"}, long(0): {"$ref": "#"}, "b": {"required": names}},
+            "additionalProperties": false,
+        });
+        let schema = AnswerSchema::new(schema).unwrap();
+        let said = |value: Value| schema.read(&value.to_string()).unwrap_err();
+        let start: String = long(1).chars().take(SHOWN_MAX).collect();
+        assert_eq!(said(json!({long(1): 1})), format!("it has no field \"{start}…\" to fill"));
+        let missing = said(json!({"b": {}}));
+        assert!(missing.starts_with("at /b: the required 10€/") && missing.ends_with('…'), "{missing}");
+        let deep = said((0..90).fold(json!(1), |inner, _| json!({long(0): inner})));
+        assert_eq!(
+            [&missing, &deep].map(|said| (REASON_BYTES_MAX - 3..=REASON_BYTES_MAX).contains(&said.len())),
+            [true; 2]
+        );
+        let few = json!({"type": "object", "required": (0..12).map(|n| n.to_string()).collect::<Vec<_>>()});
+        let why = AnswerSchema::new(few).unwrap().read("{}").unwrap_err();
+        assert_eq!(why, "the required 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more is missing");
+    }
+
     #[cfg(any(feature = "openai", feature = "anthropic"))]
     #[test]
     fn a_schema_is_strict_if_every_object_names_all_its_fields() {
@@ -535,5 +743,35 @@ mod tests {
         let mut inner = object.clone();
         inner["properties"]["a"] = json!({"type": "array", "items": {"type": "object"}});
         assert!(!strict(inner));
+        let with = |property: Value, defs: Value| {
+            let mut other = object.clone();
+            other["properties"]["a"] = property;
+            other["$defs"] = defs;
+            other
+        };
+        let text = json!({"d": {"type": "string"}});
+        let list = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/d"}});
+        for (property, is_strict) in [
+            (json!({"anyOf": [list, {"type": "null"}], "description": "text"}), true),
+            (json!({"$ref": "#/$defs/d", "description": "text"}), false),
+            (json!({}), false),
+            (json!({"enum": ["a"]}), false),
+            (json!({"type": ["array", "null"]}), false),
+        ] {
+            assert_eq!(strict(with(property.clone(), text.clone())), is_strict, "{property}");
+        }
+        let mut choices = object.clone();
+        choices["anyOf"] = json!([object]);
+        assert!(!strict(choices));
+        #[cfg(feature = "anthropic")]
+        for (property, defs, is_finite) in [
+            (json!({"$ref": "#/$defs/d"}), text, true),
+            (json!({"$ref": "#"}), json!({}), false),
+            (json!({"type": "string"}), json!({"d": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/d"}]}}), false),
+            (json!({"type": "array", "items": {"type": "string"}, "enum": [[]]}), json!({}), false),
+        ] {
+            let schema = AnswerSchema::new(with(property.clone(), defs)).unwrap();
+            assert_eq!((schema.is_strict(), schema.is_finite()), (true, is_finite), "{property}");
+        }
     }
 }
