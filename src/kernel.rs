@@ -89,7 +89,7 @@ pub(crate) use reply::{CarriedOut, Receipt, Reply, ReplyTo, Stop};
 pub(crate) use report::{NoSummary, Report};
 pub use settings::{CompactionSettings, Layer, Mode, PromptSection, RestartPolicy, Settings, Switched};
 pub use state::{State, Turn, TurnEnd, Waiting};
-pub(crate) use turn::advance::LAST_STEP_REMINDER;
+pub(crate) use turn::advance::{LAST_STEP_REMINDER, LAST_STEP_SHAPED};
 pub use turn::agent::{AgentChoice, AgentParts};
 pub(crate) use turn::due::Due;
 pub(crate) use turn::inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, says_nothing};

@@ -65,6 +65,24 @@ async fn an_answer_that_does_not_fit_is_asked_for_once_more() {
     assert_eq!(Replay::open(&store, &id).unwrap().first_difference(), None);
 }
 
+/// On the last step the model is asked for JSON, not for a report; and a misfit there ends the turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_step_asks_for_the_json_alone() {
+    let folder = taped::folder();
+    let model = Arc::new(Scripted::new(["one"].map(Reply::text)));
+    let runtime = Runtime::builder().in_memory().model(model.clone()).start().await.unwrap();
+    let mut options = options(&folder);
+    options.steps_max = Some(1);
+    let ended = runtime.create(options).await.unwrap().prompt("hi").await.unwrap().wait().await.unwrap();
+    assert!(matches!(ended.outcome, Outcome::BadAnswer { .. }) && ended.steps == 1, "{ended:?}");
+    let asked = model.requests()[0].reminder.clone().unwrap();
+    assert!(
+        asked.contains("last step") && asked.ends_with("as JSON alone.") && !asked.contains("text only"),
+        "{asked}"
+    );
+    assert!(runtime.shutdown().await.is_empty());
+}
+
 /// Each API is given the schema where it takes one, and is told it in words where it does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_api_is_given_the_schema_or_told_it() {

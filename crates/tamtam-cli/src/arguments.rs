@@ -259,6 +259,13 @@ pub(super) struct ModelArguments {
     pub(super) network: NetworkArguments,
 }
 
+impl ModelArguments {
+    /// Whether they say how the model is to answer, and not only which it is.
+    pub(super) fn samples(&self) -> bool {
+        self.thinking.is_some() || self.temperature.is_some() || self.top_p.is_some()
+    }
+}
+
 /// Whose session it is, and where it works.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SetupArguments {

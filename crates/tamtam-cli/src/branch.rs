@@ -38,6 +38,9 @@ pub(super) async fn rollback(
     environment: &Environment,
 ) -> Result<Exit, Failure> {
     let id = &given.id;
+    if given.model.samples() {
+        return Err(Failure::usage("--thinking, --temperature and --top-p say nothing of a summary: leave them out"));
+    }
     let state = resting(store, id)?;
     let models = match given.summary {
         true => Some(summariser(given, &state, environment).await?),

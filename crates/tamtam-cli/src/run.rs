@@ -471,7 +471,7 @@ fn finished(
         Outcome::CutShort => "the answer reached the model's limit of output tokens: ask for less at once".to_owned(),
         Outcome::Refused => "the provider withheld the answer: say it another way or choose another --model".to_owned(),
         Outcome::BadAnswer { error } => {
-            format!("the answer does not fit the output schema, twice: {}", escape::short(error, 500))
+            format!("the answer does not fit the output schema: {}", escape::short(error, 500))
         }
         other => format!("{other:?}"),
     };

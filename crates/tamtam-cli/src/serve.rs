@@ -112,6 +112,8 @@ async fn started(given: &TurnArguments, environment: &Environment, resumes: bool
     let (turn, _) = config.over(given, None);
     let team = Team::load(&workspace, environment)?;
     team.agent(turn.setup.agent.as_deref())?;
+    // A file that is no schema is said now, and not to the client that makes a session.
+    models::schema(turn.output_schema.as_deref())?;
     let choice = models::choose(&turn.model, None, environment).await?;
     if let Some(why) = &choice.found {
         note(&format!("model {} ({why})", choice.model));
@@ -200,6 +202,8 @@ pub(super) fn new_session(
     options.rules_below = rights.session;
     options.granted = config.granted_rules();
     options.steps_max = new.steps_max.or(turn.max_steps).or(options.steps_max);
+    models::sampling(&given.model, &turn.model, &mut options.params);
+    options.params.answer_schema = models::schema(turn.output_schema.as_deref())?;
     options.task_queue_max = Some(TASKS_QUEUED);
     options.ask_limit = turn.ask_limit.map_or(options.ask_limit, |limit| limit.0);
     // A client may come back later than the question.

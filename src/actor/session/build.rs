@@ -16,7 +16,7 @@ use std::{
 use crate::{
     actor::{call_context::CallContext, facts::may, tapes::Tapes, toolset::Toolset, worker_context::WorkerContext},
     hook::{HookCall, Hooks, Preparing},
-    kernel::{LAST_STEP_REMINDER, OpenCall, OpenRequest, Settings, State, toolset},
+    kernel::{LAST_STEP_REMINDER, LAST_STEP_SHAPED, OpenCall, OpenRequest, Settings, State, toolset},
     model::{Item, Request, ToolSpec},
     permission::{Globs, seen_from},
     tape::{TapeError, TapeStoreExt as _},
@@ -39,7 +39,8 @@ pub(super) fn request(tools: &Toolset, state: &State, ticket: Seq, open: &OpenRe
     request.key = format!("{}/{ticket}", state.session);
     request.session = Some(state.session.clone());
     request.labels.clone_from(&state.settings.labels);
-    let last = open.last.then_some(LAST_STEP_REMINDER);
+    let last =
+        open.last.then_some(if open.params.answer_schema.is_some() { LAST_STEP_SHAPED } else { LAST_STEP_REMINDER });
     let misfit = open.misfit.as_deref().map(|why| format!("{MISFIT_REMINDER} {why}"));
     let of_hooks = prepared.iter().flat_map(|made| &made.reminders).map(String::as_str);
     let reminders: Vec<&str> = of_hooks.chain(last).chain(misfit.as_deref()).collect();

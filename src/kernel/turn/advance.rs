@@ -131,6 +131,9 @@ impl Decide for Resume {
 /// The reminder that the model gets on the last step of a turn, in place of tools.
 pub(crate) const LAST_STEP_REMINDER: &str = "This is the last step of this turn: no tools can be used any more. \
      Answer with text only: say what is done, what is left to do, and what the user should do next.";
+/// The same where the answer must fit a schema.
+pub(crate) const LAST_STEP_SHAPED: &str = "This is the last step of this turn: no tools can be used any more. \
+     Give your final answer now, as JSON alone.";
 
 /// Writes the entries that follow from the state, until nothing more follows.
 pub(in crate::kernel) fn advance(draft: &mut Draft<'_>) {

@@ -59,7 +59,7 @@ pub enum Outcome {
     /// The provider withheld the answer.
     Refused,
     /// The answer did not fit its schema ([`Params::answer_schema`](crate::model::Params::answer_schema)), and neither did the one
-    /// that was asked for once more.
+    /// that was asked for once more. On the last step of a turn none is asked for.
     BadAnswer {
         /// Why it does not fit, and where.
         error: String,

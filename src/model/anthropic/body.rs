@@ -115,7 +115,8 @@ fn thinking(endpoint: &Endpoint, params: &Params) -> Vec<(&'static str, Value)> 
 
 /// Whether the request holds the schema of its answer. The API takes the strict form alone.
 fn is_given_schema(endpoint: &Endpoint, request: &Request) -> bool {
-    let is_strict = || request.params.answer_schema.as_ref().is_some_and(|schema| schema.is_strict());
+    let is_strict =
+        || request.params.answer_schema.as_ref().is_some_and(|schema| schema.is_strict() && schema.is_finite());
     endpoint.quirks.answer == AnswerField::Schema && takes_schema(&endpoint.model) && is_strict()
 }
 

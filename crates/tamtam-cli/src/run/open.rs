@@ -29,7 +29,7 @@ use tamtam_mcp::Servers;
 
 use super::{Hints, used::Used};
 use crate::{
-    arguments::{ResumeArguments, RunArguments, Survives, TurnArguments, labels},
+    arguments::{ModelArguments, ResumeArguments, RunArguments, Survives, TurnArguments, labels},
     config::{self, Config},
     environment::Environment,
     failure::Failure,
@@ -227,6 +227,7 @@ async fn take_up(
     let agent = agent(&team, given.setup.agent.as_deref(), (own, &settings.agent))?;
     let choice = models::choose(&given.model, Some(&settings.model), environment).await?;
     choice.check_prompt(said.text)?;
+    let answer_schema = models::schema(given.output_schema.as_deref())?;
     let asked_for = &given.setup.permission;
     let rules = match asked_for.permission.is_some() || asked_for.rules.is_some() {
         true => Some(rules::rights(asked_for, &config, audience(given.json))?.session),
@@ -238,6 +239,7 @@ async fn take_up(
     given.budget.apply(&mut budget);
     given.budget.check(&choice.model, &*choice.models, &budget)?;
     let switch_to = choice_of(agent, given.setup.agent.as_deref() == Some(own), id)?;
+    let switch_to = switch_to.map(|choice| with_flags(choice, asked_of_model));
     let mut not_read: Vec<_> = config.notes.iter().cloned().chain(team.not_used()).collect();
     for why in servers.not_used.iter().chain(&hooks.not_used) {
         if !not_read.contains(why) {
@@ -254,16 +256,25 @@ async fn take_up(
     let (session, events) = or_shut_down(&runtime, runtime.open_heard(id).await).await?;
     let budget = Some(budget).filter(|budget| *budget != settings.budget);
     let sandbox = Some(terms).filter(|terms| *terms != settings.sandbox);
-    let mut params = settings.params.clone();
-    models::sampling(asked_of_model, asked_of_model, &mut params);
-    params.answer_schema = models::schema(given.output_schema.as_deref())?.or(params.answer_schema);
-    let params = Some(params).filter(|params| *params != settings.params);
+    // What the other agent had set is the session's own again, and then the flags win. The choice of another agent has them itself.
+    let is_own_again = matches!(switch_to, Some(AgentChoice::Own));
+    if is_own_again {
+        or_shut_down(&runtime, session.switch_agent(AgentChoice::Own).await).await?;
+    }
+    let change = |params: &mut Params| {
+        models::sampling(asked_of_model, asked_of_model, params);
+        params.answer_schema = answer_schema.clone().or(params.answer_schema.take());
+    };
+    let mut changed = settings.params.clone();
+    change(&mut changed);
+    let is_changed = changed != settings.params || is_own_again && asked_of_model.samples();
+    let params = is_changed.then_some(&change as &(dyn Fn(&mut Params) + Sync));
     let changes = Changes { model, params, rules, granted, budget, workspace: moved_to, sandbox };
     or_shut_down(&runtime, configure(&session, given, changes).await).await?;
     for id in taken_back(before, &config) {
         or_shut_down(&runtime, session.revoke(id).await).await?;
     }
-    if let Some(choice) = switch_to {
+    if let Some(choice) = switch_to.filter(|_| !is_own_again) {
         or_shut_down(&runtime, session.switch_agent(choice).await).await?;
     }
     let opened = or_shut_down(&runtime, session.state().await).await?.seq;
@@ -342,10 +353,25 @@ fn choice_of(agent: Option<Agent>, is_own: bool, id: &SessionId) -> Result<Optio
     }
 }
 
+/// The choice of an agent whose own sampling gives way to the flags.
+fn with_flags(choice: AgentChoice, flags: &ModelArguments) -> AgentChoice {
+    match choice {
+        AgentChoice::Other(mut parts) => {
+            let parts_now = Arc::make_mut(&mut parts);
+            // What the agent leaves open stays the session's, which the flags have changed.
+            parts_now.thinking = parts_now.thinking.and(flags.thinking).or(parts_now.thinking);
+            parts_now.temperature = parts_now.temperature.and(flags.temperature).or(parts_now.temperature);
+            parts_now.top_p = parts_now.top_p.and(flags.top_p).or(parts_now.top_p);
+            AgentChoice::Other(parts)
+        }
+        own => own,
+    }
+}
+
 /// The settings to change in an existing session, beside its limit of steps; `None` for one that stays.
-struct Changes {
+struct Changes<'a> {
     model: Option<ModelRef>,
-    params: Option<Params>,
+    params: Option<&'a (dyn Fn(&mut Params) + Sync)>,
     rules: Option<Vec<Ruleset>>,
     granted: Option<Vec<Rule>>,
     budget: Option<Budget>,
@@ -354,7 +380,7 @@ struct Changes {
 }
 
 /// Makes the changes, and sets the limit of steps if the arguments name one. Writes nothing if nothing is to be changed.
-async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -> Result<(), Failure> {
+async fn configure(session: &Session, given: &TurnArguments, changes: Changes<'_>) -> Result<(), Failure> {
     let Changes { model, params, rules, granted, budget, workspace, sandbox } = changes;
     let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
     if nothing && params.is_none() && sandbox.is_none() && given.max_steps.is_none() && given.ask_limit.is_none() {
@@ -364,8 +390,8 @@ async fn configure(session: &Session, given: &TurnArguments, changes: Changes) -
         if let Some(model) = &model {
             settings.model.clone_from(model);
         }
-        if let Some(params) = &params {
-            settings.params.clone_from(params);
+        if let Some(change) = params {
+            change(&mut settings.params);
         }
         if let Some(rules) = &rules {
             settings.choose_rules(rules.iter().cloned());

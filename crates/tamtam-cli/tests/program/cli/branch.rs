@@ -207,6 +207,8 @@ fn what_is_left_is_summed_up_in_front_of_the_next_turn() {
     let alone = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--model", &model]);
     assert_eq!((alone.code, alone.error().contains("--summary")), (2, true), "{}", alone.stderr);
     let before = lab.tape("s").len();
+    let sampled = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--summary", "--thinking", "low"]);
+    assert_eq!((sampled.code, sampled.error().contains("leave them out")), (2, true), "{}", sampled.stderr);
     let back = lab.run(&["tape", "rollback", "s", "--turn", &turn, "--summary", "--model", &model]);
     assert_eq!(back.code, 0, "{}", back.stderr);
     assert!(

@@ -63,6 +63,37 @@ fn a_served_session_outlives_a_kill_of_the_server() {
     assert_eq!(live.end().code, 0);
 }
 
+/// A session that a client makes has what the arguments say of the answer, as one of `run`; a file that is no schema ends the command.
+#[test]
+fn a_served_session_has_the_schema_and_the_sampling_of_the_arguments() {
+    let lab = Lab::new();
+    let model = lab.script(json!(["one", "{\"n\": 1}"]));
+    lab.put("work/shape.json", "{\"type\": \"object\", \"required\": [\"n\"]}");
+    let serve = ["serve", "--addr", "127.0.0.1:0", "--store", "../store", "--model", &model];
+    let shape = ["--thinking", "low", "--temperature", "0.5", "--top-p", "0.25", "--output-schema"];
+    let ended = lab.run(&[&serve[..], &shape[..], &["none.json"]].concat());
+    assert!(ended.code == 2 && ended.error().contains("output schema none.json"), "{ended:?}");
+    let mut live = lab.start(&[&serve[..], &shape[..], &["shape.json"]].concat());
+    let at = address(&mut live);
+    let connect = || TcpStream::connect(at.trim_start_matches("http://")).unwrap();
+    let (status, made) = ask(connect(), "POST /v1/sessions", &json!({"id": "s", "prompt": {"text": "Hello."}}));
+    assert_eq!(status, 201, "{made}");
+    let said = loop {
+        let (_, page) = ask(connect(), "GET /v1/sessions/s/messages", &Value::Null);
+        let page = page["messages"].to_string();
+        if page.contains("{\\\"n\\\": 1}") {
+            break page;
+        }
+    };
+    assert!(said.contains("one"), "the first answer did not fit: {said}");
+    live.signal("-TERM");
+    assert_eq!(live.end().code, 0);
+    let first = std::fs::read_to_string(lab.path("store/sessions/s/anchors/001_session-start/entries.jsonl")).unwrap();
+    for field in ["\"thinking\":\"low\"", "\"temperature\":0.5", "\"top_p\":0.25"] {
+        assert!(first.contains(field), "{field}: {first}");
+    }
+}
+
 /// Without an address it is a Unix socket in the user's runtime folder, which nobody else can open; a second server does not take it.
 #[test]
 fn without_an_address_the_socket_is_the_users_alone() {

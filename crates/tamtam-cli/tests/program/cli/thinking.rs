@@ -43,6 +43,14 @@ async fn a_flag_wins_over_the_agent_and_the_agent_over_the_file() {
     assert_eq!(sent(&server)["reasoning_effort"], "high", "an existing session too");
     let ended = run(&lab, &server, &["--session", "s"]);
     assert_eq!(sent(&server)["reasoning_effort"], "high", "a session keeps what it was told: {}", ended.stderr);
+    let switched = ["--session", "s", "--agent", "deep", "--thinking", "off"];
+    assert_eq!(asked(run(&lab, &server, &switched)).0, "none", "over the agent that is switched to");
+    assert_eq!(asked(run(&lab, &server, &["--session", "s", "--agent", "build", "--thinking", "low"])).0, "low");
+    assert_eq!(
+        asked(run(&lab, &server, &["--session", "s", "--agent", "deep"])).0,
+        "medium",
+        "an agent without a flag"
+    );
     for (arguments, why) in [
         (["--thinking", "much"], "is none of off, minimal, low, medium, high and xhigh"),
         (["--temperature", "3"], "\"3\" is not a number from 0 to 2"),
@@ -53,7 +61,7 @@ async fn a_flag_wins_over_the_agent_and_the_agent_over_the_file() {
     }
 }
 
-/// A schema from a flag or a file: stdout gets the JSON alone, and an answer that does not fit, twice, is a failure that says why.
+/// A schema from a flag or a file: stdout gets the JSON alone, and a second answer that does not fit is a failure that says why.
 #[test]
 fn an_answer_with_a_schema_is_all_that_stdout_gets() {
     let lab = Lab::new();
@@ -70,8 +78,22 @@ fn an_answer_with_a_schema_is_all_that_stdout_gets() {
     let bad = lab.script(json!(["one", "{\"n\": \"one\"}"]));
     let ended = lab.run(&["run", "--model", &bad, "hi"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{}", ended.stderr);
-    let why = "the answer does not fit the output schema, twice: at /n: \"one\" is no integer";
+    let why = "the answer does not fit the output schema: at /n: \"one\" is no integer";
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    let last = lab.run(&["run", "--model", &bad, "--max-steps", "1", "hi"]);
+    assert!(last.code == 1 && last.stderr.contains("output schema: it is not JSON"), "{}", last.stderr);
+    // An existing session keeps what it has: a file does not change it, and an argument that is none is said before it is opened.
+    let free = lab.script(json!(["free", "still free"]));
+    lab.put(USER, "");
+    assert_eq!(lab.run(&["run", "--model", &free, "--session", "old", "hi"]).stdout, "free\n");
+    lab.put(USER, "output_schema = '../../../work/shape.json'\n");
+    let kept = lab.run(&["run", "--model", &free, "--session", "old", "hi"]);
+    assert!(kept.code == 0 && kept.stdout.ends_with("free\n"), "{}", kept.stderr);
+    let entries = || lab.run(&["tape", "show", "old"]).stdout;
+    let before = entries();
+    let ended = lab.run(&["run", "--model", &free, "--session", "old", "--output-schema", "none.json", "hi"]);
+    assert!(ended.code == 2 && ended.stderr.contains("output schema none.json"), "{}", ended.stderr);
+    assert_eq!(entries(), before);
     for (text, why) in [
         ("{", "it is not JSON"),
         ("{\"type\": \"array\"}", "must be \"object\""),
