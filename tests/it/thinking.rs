@@ -65,7 +65,7 @@ async fn each_api_is_told_in_its_own_words() {
             "anthropic/claude-sonnet-4-5",
             Api::AnthropicMessages,
             Some(Off),
-            json!({"thinking": null, "temperature": 1.0}),
+            json!({"thinking": null, "temperature": 1.0, "top_p": null}),
         ),
         (
             "anthropic/claude-opus-5",
@@ -77,8 +77,15 @@ async fn each_api_is_told_in_its_own_words() {
             "anthropic/claude-opus-5",
             Api::AnthropicMessages,
             Some(Off),
-            json!({"thinking": {"type": "disabled"}, "output_config": null}),
+            json!({"thinking": {"type": "disabled"}, "output_config": null, "temperature": null, "top_p": null}),
         ),
+        (
+            "anthropic/claude-opus-5-5",
+            Api::AnthropicMessages,
+            Some(Off),
+            json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}, "temperature": null}),
+        ),
+        ("anthropic/claude-sonnet-5-5", Api::AnthropicMessages, None, json!({"thinking": null, "temperature": null})),
         (
             "gemini/gemini-2.5-flash",
             Api::GeminiGenerateContent,

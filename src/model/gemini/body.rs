@@ -86,7 +86,7 @@ fn config(endpoint: &Endpoint, request: &Request) -> Map<String, Value> {
         config.insert("responseJsonSchema".into(), schema.as_json().clone());
     }
     let output_max = params.max_output.unwrap_or(endpoint.limits.output);
-    match asked(endpoint, params) {
+    match asked(endpoint, params.thinking) {
         Some((level, By::Effort)) => {
             drop(config.insert("thinkingConfig".into(), json!({"thinkingLevel": level.name()})))
         }

@@ -20,7 +20,7 @@ use crate::{
         pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{Piece, Takes, arguments, plain_name, said_by_user, short_id, write_json},
         schema::in_dialect,
-        thinking::{asked, known_thinking},
+        thinking::{Refused, asked, beside_tools, known_thinking},
     },
     words::ids::CallId,
 };
@@ -68,7 +68,13 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
             AnswerField::Words => {}
         }
     }
-    fields.extend(asked(endpoint, &request.params).into_iter().flat_map(|(level, _)| thinking(endpoint, level)));
+    let refused = beside_tools(&endpoint.provider, &endpoint.model).filter(|_| !request.tools.is_empty());
+    let level = match refused {
+        Some(Refused::Words) => None,
+        Some(Refused::Thought) => Some(Thinking::Off),
+        None => asked(endpoint, request.params.thinking).map(|(level, _)| level),
+    };
+    fields.extend(level.into_iter().flat_map(|level| thinking(endpoint, level)));
     fields
 }
 

@@ -65,7 +65,7 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
             json!({"type": "json_schema", "name": "answer", "schema": schema.as_json(), "strict": schema.is_strict()});
         fields.push(("text".to_owned(), json!({ "format": shape })));
     }
-    if let Some((level, _)) = asked(endpoint, &request.params) {
+    if let Some((level, _)) = asked(endpoint, request.params.thinking) {
         fields.push(("reasoning".to_owned(), json!({"effort": level.effort("xhigh")})));
     }
     fields

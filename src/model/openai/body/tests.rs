@@ -203,6 +203,39 @@ fn quirks_change_the_fields_they_name() {
     );
 }
 
+/// Newer models of OpenAI's refuse a level beside tools on this API, and some of them none at all.
+#[test]
+fn a_level_is_left_out_beside_tools_where_openai_refuses_it() {
+    let word = |model: &str, with_tools: bool, level| {
+        let mut request = Request::new([user("hi")].into_iter().collect());
+        request.params.thinking = level;
+        if with_tools {
+            request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
+        }
+        let (provider, model) = model.split_once('/').unwrap();
+        render(&Endpoint::new(Api::OpenAiChat, provider, "http://h", model), &request)["reasoning_effort"].clone()
+    };
+    let high = Some(Thinking::High);
+    for (model, with_tools, level, expected) in [
+        ("openai/gpt-5.4", true, high, Value::Null),
+        ("openai/gpt-5.4", true, Some(Thinking::Off), Value::Null),
+        ("openai/gpt-5.4", false, high, json!("high")),
+        ("openai/gpt-5.6", true, high, json!("none")),
+        ("openai/gpt-5.6", true, None, json!("none")),
+        ("openai/gpt-5.6", false, None, Value::Null),
+        ("openai/gpt-5.1", true, high, json!("high")),
+        ("openai/gpt-5", true, high, json!("high")),
+        ("openrouter/gpt-5.4", true, high, json!("high")),
+    ] {
+        assert_eq!(word(model, with_tools, level), expected, "{model}, tools: {with_tools}, {level:?}");
+    }
+    let said = |model: &str, level: Thinking| level.instead(&model.parse().unwrap());
+    let told = "openai/gpt-5.4 thinks beside tools with api = \"responses\" alone";
+    assert_eq!(said("openai/gpt-5.4", Thinking::High).as_deref(), Some(told));
+    assert_eq!(said("openai/gpt-5.4", Thinking::Off), None);
+    assert_eq!(said("openai/gpt-5.1", Thinking::High), None);
+}
+
 /// TOOLCFG-007 (pi a613306e): no tool is sent as strict, which would refuse calls that leave optional arguments out.
 #[cfg(feature = "tools")]
 #[test]
