@@ -19,7 +19,7 @@ use crate::{
         AnswerField, AnswerPart, Endpoint, ModelAnswer, Params, ReasoningBack, Request, Thinking, ToolResultItem,
         answer_schema::reminder,
         assembly::calls,
-        body::{Turns, add, begin},
+        body::{Turns, add, begin, is_kept},
         catalogue::takes_schema,
         pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_id, plain_name, said_by_user, write_json},
@@ -139,7 +139,8 @@ fn has_signed_thought(endpoint: &Endpoint, answer: &ModelAnswer) -> bool {
 /// Whether the request holds the schema of its answer. The API takes the strict form alone.
 fn is_given_schema(endpoint: &Endpoint, request: &Request) -> bool {
     let is_strict = || request.params.answer_schema.as_ref().is_some_and(|schema| schema.is_strict());
-    endpoint.quirks.answer == AnswerField::Schema && takes_schema(&endpoint.model) && is_strict()
+    let is_kept = is_kept(&request.params.options, "output_config", Some("format"));
+    endpoint.quirks.answer == AnswerField::Schema && takes_schema(&endpoint.model) && is_kept && is_strict()
 }
 
 /// The beginnings of the names of models that refuse a temperature and nucleus sampling, whether they think or not.
