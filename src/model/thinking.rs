@@ -2,7 +2,8 @@
 //!
 //! The level is a wish. A model that lacks it gets the nearest one that it has ([`Thinking::among`]), and a model that does not think
 //! is told nothing. The table is by the beginning of a model's name, as that of the limits; how a level is said to a server is the
-//! wire's part. The figures were read in November 2026 in the providers' own pages.
+//! wire's part. The rows were read in November 2026 in the providers' own pages and,
+//! where these do not say it, in others' reports of what was refused.
 //!
 //! A change must keep that no wish to think becomes [`Thinking::Off`], and that a model of an unknown name is asked for what is
 //! wished: its server knows better.
@@ -179,6 +180,12 @@ mod families {
         ("gpt-5-codex", THREE),
         ("gpt-5-pro", (&[High], Effort)),
         ("gpt-5.", (&[Off, Low, Medium, High, Xhigh], Effort)),
+        ("gpt-5.2-codex", (&[Low, Medium, High, Xhigh], Effort)),
+        ("gpt-5.2-pro", (&[Medium, High, Xhigh], Effort)),
+        ("gpt-5.3-codex", (&[Low, Medium, High, Xhigh], Effort)),
+        ("gpt-5.4-pro", (&[Medium, High, Xhigh], Effort)),
+        ("gpt-5.5-pro", (&[Medium, High, Xhigh], Effort)),
+        ("gpt-5.6-pro", (&[Medium, High, Xhigh], Effort)),
         ("gpt-5.1", (&[Off, Low, Medium, High], Effort)),
         ("gpt-5.1-codex", THREE),
         ("gpt-5.1-codex-max", (&[Low, Medium, High, Xhigh], Effort)),
@@ -218,6 +225,7 @@ mod families {
         ("kimi-k2", NONE),
         ("kimi-k2-thinking", (&[High], Effort)),
         ("kimi-k2.", SWITCH),
+        ("kimi-k3", (&[High], Effort)),
         ("gemini-1", NONE),
         ("gemini-2.0", NONE),
         ("gemini-2.5", BUDGETS),
@@ -225,6 +233,7 @@ mod families {
         ("gemini-3", (&[Minimal, Low, Medium, High], Effort)),
         ("gemini-3-pro", (&[Low, High], Effort)),
         ("gemini-3.1-pro", (&[Low, Medium, High], Effort)),
+        ("gemini-3.7", (&[Low, Medium, High], Effort)),
     ];
 }
 
@@ -336,6 +345,10 @@ mod tests {
             ("gpt-5-mini", "minimal low medium high"),
             ("gpt-5.1", "off low medium high"),
             ("gpt-5.2", "off low medium high xhigh"),
+            ("gpt-5.3-codex", "low medium high xhigh"),
+            ("gpt-5.4-pro", "medium high xhigh"),
+            ("kimi-k3-preview", "high"),
+            ("gemini-3.7-flash", "low medium high"),
             ("openai/o3", "low medium high"),
             ("claude-3-5-haiku-20241022", ""),
             ("claude-sonnet-4-5", "off minimal low medium high xhigh"),

@@ -48,7 +48,33 @@ async fn each_api_is_told_in_its_own_words() {
     use Thinking::{High, Low, Medium, Minimal, Off, Xhigh};
     let rows = [
         ("openai/gpt-5", Api::OpenAiChat, Some(High), json!({"reasoning_effort": "high"})),
-        ("openai/gpt-5.2", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": "xhigh"})),
+        ("openai/gpt-5.2", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": null})),
+        ("openai/gpt-5.2", Api::OpenAiResponses, Some(Xhigh), json!({"reasoning": {"effort": "xhigh"}})),
+        ("openai/gpt-5.6", Api::OpenAiChat, None, json!({"reasoning_effort": "none"})),
+        ("local/never-heard-of", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": "xhigh"})),
+        (
+            "deepseek/deepseek-flash",
+            Api::OpenAiChat,
+            Some(Xhigh),
+            json!({"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+        ),
+        (
+            "deepseek/deepseek-flash",
+            Api::OpenAiChat,
+            Some(Off),
+            json!({"thinking": {"type": "disabled"}, "reasoning_effort": null}),
+        ),
+        (
+            "moonshot/kimi-k3",
+            Api::OpenAiChat,
+            Some(Off),
+            json!({"thinking": {"type": "enabled"}, "reasoning_effort": null}),
+        ),
+        ("qwen/qwen3-max", Api::OpenAiChat, Some(High), json!({"enable_thinking": true, "thinking_budget": 8_192})),
+        ("qwen/qwen3-max", Api::OpenAiChat, Some(Off), json!({"enable_thinking": false, "thinking_budget": null})),
+        ("openrouter/openai/gpt-5.1", Api::OpenAiChat, Some(High), json!({"reasoning": {"effort": "high"}})),
+        ("groq/qwen/qwen3-32b", Api::OpenAiChat, Some(Low), json!({"reasoning_effort": "default"})),
+        ("groq/qwen/qwen3-32b", Api::OpenAiChat, Some(Off), json!({"reasoning_effort": "none"})),
         ("openai/gpt-5.1", Api::OpenAiChat, Some(Off), json!({"reasoning_effort": "none"})),
         ("openai/o3", Api::OpenAiChat, Some(Minimal), json!({"reasoning_effort": "low"})),
         ("openai/gpt-4o", Api::OpenAiChat, Some(High), json!({"reasoning_effort": null})),
@@ -97,6 +123,12 @@ async fn each_api_is_told_in_its_own_words() {
             Api::GeminiGenerateContent,
             Some(Off),
             json!({"generationConfig": {"temperature": 1.0, "topP": 1.0, "thinkingConfig": {"thinkingLevel": "minimal"}}}),
+        ),
+        (
+            "gemini/never-heard-of",
+            Api::GeminiGenerateContent,
+            Some(Xhigh),
+            json!({"generationConfig": {"temperature": 1.0, "topP": 1.0, "thinkingConfig": {"thinkingLevel": "high"}}}),
         ),
     ];
     for (model, api, level, expected) in rows {
