@@ -48,9 +48,8 @@ async fn each_api_is_told_in_its_own_words() {
     use Thinking::{High, Low, Medium, Minimal, Off, Xhigh};
     let rows = [
         ("openai/gpt-5", Api::OpenAiChat, Some(High), json!({"reasoning_effort": "high"})),
-        ("openai/gpt-5.2", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": null})),
+        ("openai/gpt-5.2", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": "xhigh"})),
         ("openai/gpt-5.2", Api::OpenAiResponses, Some(Xhigh), json!({"reasoning": {"effort": "xhigh"}})),
-        ("openai/gpt-5.6", Api::OpenAiChat, None, json!({"reasoning_effort": "none"})),
         ("local/never-heard-of", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": "xhigh"})),
         (
             "deepseek/deepseek-flash",
