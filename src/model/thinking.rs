@@ -287,6 +287,8 @@ pub(super) fn budget(level: Thinking, output_max: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     /// THINKING-001, THINKING-002
