@@ -30,9 +30,12 @@ const OWN_FIELDS: &[&str] = &[
     "generationConfig",
 ];
 
+/// Fields with several settings of which the library sets some: options are put over them one by one.
+const MERGED: &[&str] = &["text", "output_config", "reasoning"];
+
 /// The beginning of a body: the model, `stream`, and the plain fields in a fixed order. First the given fields, then the sampling
 /// parameters, then the options by name. An option replaces a field of the same name, except `OWN_FIELDS` and a `tool_choice` that is
-/// among the given fields.
+/// among the given fields; of a field of `MERGED` it replaces the settings that it names.
 #[cfg(any(feature = "openai", feature = "anthropic"))]
 pub(crate) fn begin(model: &str, params: &Params, mut fields: Vec<(String, Value)>) -> Vec<u8> {
     fields.extend(sampling(params, ["temperature", "top_p"]));
@@ -89,11 +92,25 @@ pub(crate) fn with_options(mut fields: Vec<(String, Value)>, options: &Value) ->
             _ if OWN_FIELDS.contains(&name.as_str()) => {}
             // If the library sets it, a call would be refused.
             Some((field, _)) if field == "tool_choice" => {}
-            Some((_, place)) => *place = value.clone(),
+            Some((field, place)) => match (place, value) {
+                (Value::Object(own), Value::Object(over)) if MERGED.contains(&field.as_str()) => {
+                    own.extend(over.clone())
+                }
+                (place, value) => *place = value.clone(),
+            },
             None => fields.push((name.clone(), value.clone())),
         }
     }
     fields
+}
+
+/// Whether the options leave a field of the library's as it is, or what it has `within` it.
+pub(crate) fn is_kept(options: &Value, field: &str, within: Option<&str>) -> bool {
+    match (options.get(field), within) {
+        (None, _) => true,
+        (Some(Value::Object(over)), Some(within)) => !over.contains_key(within),
+        _ => false,
+    }
 }
 
 impl Endpoint {
@@ -131,6 +148,11 @@ mod tests {
         let options = json!({"max_tokens": 2, "model": "other", "seed": 3});
         let expected = [("max_tokens".to_owned(), json!(2)), ("seed".to_owned(), json!(3))];
         assert_eq!(with_options(fields, &options), expected);
+        // A record of several settings keeps those that the options do not name.
+        let text = vec![("text".to_owned(), json!({"format": 1}))];
+        let both = [("text".to_owned(), json!({"format": 1, "verbosity": "low"}))];
+        assert_eq!(with_options(text.clone(), &json!({"text": {"verbosity": "low"}})), both);
+        assert_eq!(with_options(text, &json!({"text": {"format": 2}})), [("text".to_owned(), json!({"format": 2}))]);
         // A choice of tools by the library wins over the host's.
         let none = ("tool_choice".to_owned(), json!({"type": "none"}));
         let auto = json!({"tool_choice": {"type": "auto"}});

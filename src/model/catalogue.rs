@@ -62,7 +62,7 @@ const fn openai_compatible(
 }
 
 impl KnownProvider {
-    /// Whether a request to this model is given the schema of its answer
+    /// Whether a request without tools to this model is given the schema of its answer
     /// ([`Params::answer_schema`](super::Params::answer_schema)); else the model is told it in words. The answer is checked either way.
     #[must_use]
     pub fn gives_schema(&self, model: &str) -> bool {
@@ -119,7 +119,9 @@ pub const PROVIDERS: &[KnownProvider] = &[
     openai_compatible("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], "DEEPSEEK_BASE_URL")
         .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),
     #[cfg(feature = "openai")]
-    openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL"),
+    openai_compatible("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "GROQ_BASE_URL")
+        // Few of its models take a schema, and none beside tools or in a stream.
+        .with(Quirks { answer: AnswerField::Words, ..Quirks::NONE }),
     #[cfg(feature = "openai")]
     openai_compatible(
         "zhipu",

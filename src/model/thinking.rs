@@ -2,7 +2,8 @@
 //!
 //! The level is a wish. A model that lacks it gets the nearest one that it has ([`Thinking::among`]), and a model that does not think
 //! is told nothing. The table is by the beginning of a model's name, as that of the limits; how a level is said to a server is the
-//! wire's part. The figures were read in November 2026 in the providers' own pages.
+//! wire's part. The rows were read in November 2026 in the providers' own pages and,
+//! where these do not say it, in others' reports of what was refused.
 //!
 //! A change must keep that no wish to think becomes [`Thinking::Off`], and that a model of an unknown name is asked for what is
 //! wished: its server knows better.
@@ -12,7 +13,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "_wire")]
-use super::{Endpoint, Params};
+use super::Endpoint;
 use crate::words::message::ModelRef;
 
 /// How much a model thinks before it answers, from not at all to as much as it can.
@@ -84,15 +85,19 @@ impl Thinking {
     }
 
     /// What this model is asked for instead, in words such as `openai/gpt-5.1 has no level xhigh and is asked for high`; `None` where it
-    /// has the level. A model of an unknown name has all.
+    /// has the level. A model of an unknown name has all. Of one that OpenAI lets think beside tools over Responses alone, it says so.
     #[must_use]
     pub fn instead(self, model: &ModelRef) -> Option<String> {
-        match self.among(known_thinking(&model.model)) {
+        let other = match self.among(known_thinking(&model.model)) {
             Some(level) if level == self => None,
             Some(level) => Some(format!("{model} has no level {self} and is asked for {level}")),
             None if self == Thinking::Off => None,
             None => Some(format!("{model} does not think, and is asked for nothing")),
-        }
+        };
+        let is_told = self > Thinking::Off && beside_tools(&model.provider, &model.model).is_some();
+        let told = is_told.then(|| format!("{model} thinks beside tools with api = \"responses\" alone"));
+        let both: Vec<String> = other.into_iter().chain(told).collect();
+        (!both.is_empty()).then(|| both.join("; "))
     }
 
     /// The tokens of thought that it stands for, where a server takes no word.
@@ -175,6 +180,12 @@ mod families {
         ("gpt-5-codex", THREE),
         ("gpt-5-pro", (&[High], Effort)),
         ("gpt-5.", (&[Off, Low, Medium, High, Xhigh], Effort)),
+        ("gpt-5.2-codex", (&[Low, Medium, High, Xhigh], Effort)),
+        ("gpt-5.2-pro", (&[Medium, High, Xhigh], Effort)),
+        ("gpt-5.3-codex", (&[Low, Medium, High, Xhigh], Effort)),
+        ("gpt-5.4-pro", (&[Medium, High, Xhigh], Effort)),
+        ("gpt-5.5-pro", (&[Medium, High, Xhigh], Effort)),
+        ("gpt-5.6-pro", (&[Medium, High, Xhigh], Effort)),
         ("gpt-5.1", (&[Off, Low, Medium, High], Effort)),
         ("gpt-5.1-codex", THREE),
         ("gpt-5.1-codex-max", (&[Low, Medium, High, Xhigh], Effort)),
@@ -184,8 +195,13 @@ mod families {
         ("o1-preview", NONE),
         ("o3", THREE),
         ("o4-mini", THREE),
-        // The families before it say it otherwise.
-        ("claude", (&[Off, Low, Medium, High, Xhigh], Effort)),
+        // The families before it say it otherwise. The newest refuse to be told not to think.
+        ("claude", (&[Low, Medium, High, Xhigh], Effort)),
+        ("claude-haiku-5", (&[Off, Low, Medium, High, Xhigh], Effort)),
+        ("claude-sonnet-5", (&[Off, Low, Medium, High, Xhigh], Effort)),
+        ("claude-sonnet-5-5", (&[Low, Medium, High, Xhigh], Effort)),
+        ("claude-opus-5", (&[Off, Low, Medium, High, Xhigh], Effort)),
+        ("claude-opus-5-5", (&[Low, Medium, High, Xhigh], Effort)),
         ("claude-3", NONE),
         ("claude-3-7", BUDGETS),
         ("claude-sonnet-4", BUDGETS),
@@ -209,6 +225,7 @@ mod families {
         ("kimi-k2", NONE),
         ("kimi-k2-thinking", (&[High], Effort)),
         ("kimi-k2.", SWITCH),
+        ("kimi-k3", (&[High], Effort)),
         ("gemini-1", NONE),
         ("gemini-2.0", NONE),
         ("gemini-2.5", BUDGETS),
@@ -216,6 +233,7 @@ mod families {
         ("gemini-3", (&[Minimal, Low, Medium, High], Effort)),
         ("gemini-3-pro", (&[Low, High], Effort)),
         ("gemini-3.1-pro", (&[Low, Medium, High], Effort)),
+        ("gemini-3.7", (&[Low, Medium, High], Effort)),
     ];
 }
 
@@ -223,6 +241,27 @@ fn family(model: &str) -> families::Has {
     let name = model.rsplit('/').next().unwrap_or(model);
     let fits = families::ALL.iter().filter(|(beginning, _)| name.starts_with(beginning));
     fits.max_by_key(|(beginning, _)| beginning.len()).map_or(families::UNKNOWN, |(_, has)| *has)
+}
+
+/// What OpenAI's Chat Completions refuses beside tools.
+#[cfg_attr(not(feature = "openai"), allow(dead_code, reason = "only that wire tells them apart"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Any word for how much to think. Without one the model does not think.
+    Words,
+    /// Any word but `none`, and none at all: without one the model thinks.
+    Thought,
+}
+
+/// What OpenAI refuses of a model beside tools over Chat Completions, where newer models think beside tools over Responses alone.
+/// <https://github.com/openai/openai-openapi/issues/541>, <https://github.com/BerriAI/litellm/pull/34569>
+pub(super) fn beside_tools(provider: &str, model: &str) -> Option<Refused> {
+    let is = |beginnings: &[&str]| beginnings.iter().any(|beginning| model.starts_with(beginning));
+    let thinks_or_not = known_thinking(model).contains(&Thinking::Off);
+    if provider != "openai" || !is(&["gpt-5."]) || is(&["gpt-5.1"]) || !thinks_or_not {
+        return None;
+    }
+    Some(if is(&["gpt-5.2", "gpt-5.3", "gpt-5.4"]) { Refused::Words } else { Refused::Thought })
 }
 
 /// The levels that a model can be asked for, from the lowest to the highest: none for one that does not think, all for one of an
@@ -234,9 +273,9 @@ pub fn known_thinking(model: &str) -> &'static [Thinking] {
 
 /// What a request says about thinking: the level that the model has, and how its family is told. `None` for nothing.
 #[cfg(feature = "_wire")]
-pub(super) fn asked(endpoint: &Endpoint, params: &Params) -> Option<(Thinking, By)> {
+pub(super) fn asked(endpoint: &Endpoint, wish: Option<Thinking>) -> Option<(Thinking, By)> {
     let (levels, by) = family(&endpoint.model);
-    Some((params.thinking?.among(levels)?, by))
+    Some((wish?.among(levels)?, by))
 }
 
 /// The tokens of thought for a level, so that at least half of the answer is left for what is said; `None` if that leaves fewer than
@@ -249,6 +288,8 @@ pub(super) fn budget(level: Thinking, output_max: u64) -> Option<u64> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     /// THINKING-001, THINKING-002
@@ -307,10 +348,16 @@ mod tests {
             ("gpt-5-mini", "minimal low medium high"),
             ("gpt-5.1", "off low medium high"),
             ("gpt-5.2", "off low medium high xhigh"),
+            ("gpt-5.3-codex", "low medium high xhigh"),
+            ("gpt-5.4-pro", "medium high xhigh"),
+            ("kimi-k3-preview", "high"),
+            ("gemini-3.7-flash", "low medium high"),
             ("openai/o3", "low medium high"),
             ("claude-3-5-haiku-20241022", ""),
             ("claude-sonnet-4-5", "off minimal low medium high xhigh"),
             ("claude-opus-5", "off low medium high xhigh"),
+            ("claude-opus-5-5", "low medium high xhigh"),
+            ("claude-never-heard-of", "low medium high xhigh"),
             ("gemini-2.5-pro", "minimal low medium high xhigh"),
             ("gemini-3-pro-preview", "low high"),
             ("deepseek-flash", "off low high xhigh"),

@@ -49,6 +49,31 @@ async fn each_api_is_told_in_its_own_words() {
     let rows = [
         ("openai/gpt-5", Api::OpenAiChat, Some(High), json!({"reasoning_effort": "high"})),
         ("openai/gpt-5.2", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": "xhigh"})),
+        ("openai/gpt-5.2", Api::OpenAiResponses, Some(Xhigh), json!({"reasoning": {"effort": "xhigh"}})),
+        ("local/never-heard-of", Api::OpenAiChat, Some(Xhigh), json!({"reasoning_effort": "xhigh"})),
+        (
+            "deepseek/deepseek-flash",
+            Api::OpenAiChat,
+            Some(Xhigh),
+            json!({"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+        ),
+        (
+            "deepseek/deepseek-flash",
+            Api::OpenAiChat,
+            Some(Off),
+            json!({"thinking": {"type": "disabled"}, "reasoning_effort": null}),
+        ),
+        (
+            "moonshot/kimi-k3",
+            Api::OpenAiChat,
+            Some(Off),
+            json!({"thinking": {"type": "enabled"}, "reasoning_effort": null}),
+        ),
+        ("qwen/qwen3-max", Api::OpenAiChat, Some(High), json!({"enable_thinking": true, "thinking_budget": 8_192})),
+        ("qwen/qwen3-max", Api::OpenAiChat, Some(Off), json!({"enable_thinking": false, "thinking_budget": null})),
+        ("openrouter/openai/gpt-5.1", Api::OpenAiChat, Some(High), json!({"reasoning": {"effort": "high"}})),
+        ("groq/qwen/qwen3-32b", Api::OpenAiChat, Some(Low), json!({"reasoning_effort": "default"})),
+        ("groq/qwen/qwen3-32b", Api::OpenAiChat, Some(Off), json!({"reasoning_effort": "none"})),
         ("openai/gpt-5.1", Api::OpenAiChat, Some(Off), json!({"reasoning_effort": "none"})),
         ("openai/o3", Api::OpenAiChat, Some(Minimal), json!({"reasoning_effort": "low"})),
         ("openai/gpt-4o", Api::OpenAiChat, Some(High), json!({"reasoning_effort": null})),
@@ -65,7 +90,7 @@ async fn each_api_is_told_in_its_own_words() {
             "anthropic/claude-sonnet-4-5",
             Api::AnthropicMessages,
             Some(Off),
-            json!({"thinking": null, "temperature": 1.0}),
+            json!({"thinking": null, "temperature": 1.0, "top_p": null}),
         ),
         (
             "anthropic/claude-opus-5",
@@ -77,8 +102,15 @@ async fn each_api_is_told_in_its_own_words() {
             "anthropic/claude-opus-5",
             Api::AnthropicMessages,
             Some(Off),
-            json!({"thinking": {"type": "disabled"}, "output_config": null}),
+            json!({"thinking": {"type": "disabled"}, "output_config": null, "temperature": null, "top_p": null}),
         ),
+        (
+            "anthropic/claude-opus-5-5",
+            Api::AnthropicMessages,
+            Some(Off),
+            json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}, "temperature": null}),
+        ),
+        ("anthropic/claude-sonnet-5-5", Api::AnthropicMessages, None, json!({"thinking": null, "temperature": null})),
         (
             "gemini/gemini-2.5-flash",
             Api::GeminiGenerateContent,
@@ -90,6 +122,12 @@ async fn each_api_is_told_in_its_own_words() {
             Api::GeminiGenerateContent,
             Some(Off),
             json!({"generationConfig": {"temperature": 1.0, "topP": 1.0, "thinkingConfig": {"thinkingLevel": "minimal"}}}),
+        ),
+        (
+            "gemini/never-heard-of",
+            Api::GeminiGenerateContent,
+            Some(Xhigh),
+            json!({"generationConfig": {"temperature": 1.0, "topP": 1.0, "thinkingConfig": {"thinkingLevel": "high"}}}),
         ),
     ];
     for (model, api, level, expected) in rows {

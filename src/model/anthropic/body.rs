@@ -19,7 +19,7 @@ use crate::{
         AnswerField, AnswerPart, Endpoint, ModelAnswer, Params, ReasoningBack, Request, Thinking, ToolResultItem,
         answer_schema::reminder,
         assembly::calls,
-        body::{Turns, add, begin},
+        body::{Turns, add, begin, is_kept},
         catalogue::takes_schema,
         pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_id, plain_name, said_by_user, write_json},
@@ -31,7 +31,7 @@ use crate::{
 
 /// The body of a request. `wire` names this endpoint's rendering, for the fragments that items keep.
 pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes {
-    let mut out = begin(&endpoint.model, &sampling(endpoint, &request.params), fields(endpoint, request));
+    let mut out = begin(&endpoint.model, &sampling(endpoint, request), fields(endpoint, request));
     let mut tools = blocks(tools(endpoint, request));
     if !tools.is_empty() {
         if endpoint.quirks.auto_cache && !request.tools.is_empty() {
@@ -75,7 +75,7 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     let max = output_max(endpoint, &request.params);
     let mut fields = vec![("max_tokens".to_owned(), max.into())];
     let mut config = json!({});
-    for (name, value) in thinking(endpoint, &request.params) {
+    for (name, value) in thinking(endpoint, request) {
         match name {
             "effort" => config[name] = value,
             name => fields.push((name.to_owned(), value)),
@@ -98,34 +98,75 @@ fn output_max(endpoint: &Endpoint, params: &Params) -> u64 {
 }
 
 /// The fields that say how much to think. Of the older models, which take a number of tokens, none thinks unless it is asked to.
-fn thinking(endpoint: &Endpoint, params: &Params) -> Vec<(&'static str, Value)> {
-    match asked(endpoint, params) {
+fn thinking(endpoint: &Endpoint, request: &Request) -> Vec<(&'static str, Value)> {
+    match asked(endpoint, wish(endpoint, request)) {
         None => Vec::new(),
         Some((Thinking::Off, By::Effort)) => vec![("thinking", json!({"type": "disabled"}))],
         Some((level, By::Effort)) => {
             vec![("thinking", json!({"type": "adaptive"})), ("effort", level.max(Thinking::Low).name().into())]
         }
         Some((level, By::Budget)) => {
-            let budget = budget(level, output_max(endpoint, params));
+            let budget = budget(level, output_max(endpoint, &request.params));
             let thinking = |budget| ("thinking", json!({"type": "enabled", "budget_tokens": budget}));
             budget.map(thinking).into_iter().collect()
         }
     }
 }
 
+/// The level that is wished for. A model with a number of tokens thinks behind the results of its calls where it thought before
+/// them, and nowhere else: the API refuses a change in mid-turn.
+fn wish(endpoint: &Endpoint, request: &Request) -> Option<Thinking> {
+    let wish = request.params.thinking;
+    let newest = request.history.answers().last().filter(|answer| calls(answer).next().is_some());
+    let is_by_budget = asked(endpoint, Some(Thinking::High)).is_some_and(|(_, by)| by == By::Budget);
+    match newest.filter(|_| is_by_budget).map(|answer| has_signed_thought(endpoint, answer)) {
+        Some(true) => Some(wish.map_or(Thinking::Minimal, |level| level.max(Thinking::Minimal))),
+        Some(false) => None,
+        None => wish,
+    }
+}
+
+fn has_signed_thought(endpoint: &Endpoint, answer: &ModelAnswer) -> bool {
+    answer.parts.iter().any(|part| match part {
+        AnswerPart::Reasoning { extra, .. } => {
+            let own = endpoint.own(extra);
+            own.is_some_and(|value| value["signature"].is_string() || value["redacted"].is_string())
+        }
+        _ => false,
+    })
+}
+
 /// Whether the request holds the schema of its answer. The API takes the strict form alone.
 fn is_given_schema(endpoint: &Endpoint, request: &Request) -> bool {
     let is_strict =
         || request.params.answer_schema.as_ref().is_some_and(|schema| schema.is_strict() && schema.is_finite());
-    endpoint.quirks.answer == AnswerField::Schema && takes_schema(&endpoint.model) && is_strict()
+    let is_kept = is_kept(&request.params.options, "output_config", Some("format"));
+    endpoint.quirks.answer == AnswerField::Schema && takes_schema(&endpoint.model) && is_kept && is_strict()
 }
 
-/// The parameters without those that the API refuses of a model that thinks.
-fn sampling(endpoint: &Endpoint, params: &Params) -> Params {
-    match thinking(endpoint, params).iter().any(|(_, value)| value["type"] != "disabled") {
-        true => Params { temperature: None, top_p: None, ..params.clone() },
-        false => params.clone(),
+/// The beginnings of the names of models that refuse a temperature and nucleus sampling, whether they think or not.
+const NOT_SAMPLED: &[&str] = &[
+    "claude-opus-4-7",
+    "claude-opus-4-8",
+    "claude-opus-5",
+    "claude-sonnet-5",
+    "claude-haiku-5-5",
+    "claude-fable",
+    "claude-mythos",
+];
+
+/// The parameters without those that the API refuses: of a model that thinks, of a newer one, and nucleus sampling beside a
+/// temperature.
+fn sampling(endpoint: &Endpoint, request: &Request) -> Params {
+    let mut params = request.params.clone();
+    let name = endpoint.model.rsplit('/').next().unwrap_or_default();
+    let thinks = thinking(endpoint, request).iter().any(|(_, value)| value["type"] != "disabled");
+    if thinks || NOT_SAMPLED.iter().any(|beginning| name.starts_with(beginning)) {
+        (params.temperature, params.top_p) = (None, None);
+    } else if params.temperature.is_some() && name.starts_with("claude") {
+        params.top_p = None;
     }
+    params
 }
 
 /// The tools on offer. The API demands tools with a history that has calls. So where none are on offer (the last step of a turn),

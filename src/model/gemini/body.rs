@@ -17,7 +17,7 @@ use crate::model::{
     AnswerPart, Endpoint, ModelAnswer, Request, SchemaDialect, Thinking,
     answer_schema::reminder,
     attached::{halves, in_halves},
-    body::{Turns, add, sampling, to_json, with_options},
+    body::{Turns, add, is_kept, sampling, to_json, with_options},
     pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
     pieces::{Piece, Takes, arguments, plain_name, said_by_user, write_json},
     schema::in_dialect,
@@ -86,9 +86,11 @@ fn config(endpoint: &Endpoint, request: &Request) -> Map<String, Value> {
         config.insert("responseJsonSchema".into(), schema.as_json().clone());
     }
     let output_max = params.max_output.unwrap_or(endpoint.limits.output);
-    match asked(endpoint, params) {
+    match asked(endpoint, params.thinking) {
         Some((level, By::Effort)) => {
-            drop(config.insert("thinkingConfig".into(), json!({"thinkingLevel": level.name()})))
+            // A model of an unknown name may be asked for what no model of this API has.
+            let level = level.clamp(Thinking::Minimal, Thinking::High);
+            config.insert("thinkingConfig".into(), json!({"thinkingLevel": level.name()}));
         }
         Some((level, By::Budget)) => {
             let budget = if level == Thinking::Off { Some(0) } else { budget(level, output_max) };
@@ -100,9 +102,9 @@ fn config(endpoint: &Endpoint, request: &Request) -> Map<String, Value> {
     config
 }
 
-/// Whether the request may hold a schema of its answer: most models take none beside tools.
+/// Whether the request holds the schema of its answer: most models take none beside tools.
 fn takes_schema(request: &Request) -> bool {
-    request.tools.is_empty()
+    request.tools.is_empty() && is_kept(&request.params.options, "generationConfig", Some("responseJsonSchema"))
 }
 
 fn contents(endpoint: &Endpoint, wire: &str, request: &Request) -> Turns {

@@ -16,11 +16,11 @@ use crate::{
         ThinkingField,
         answer_schema::reminder,
         attached::{halves, in_halves},
-        body::{begin, to_json},
+        body::{begin, is_kept, to_json},
         pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{Piece, Takes, arguments, plain_name, said_by_user, short_id, write_json},
         schema::in_dialect,
-        thinking::{asked, known_thinking},
+        thinking::{Refused, asked, beside_tools, known_thinking},
     },
     words::ids::CallId,
 };
@@ -61,6 +61,7 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     if let Some(schema) = &request.params.answer_schema {
         let shape = json!({"name": "answer", "schema": schema.as_json(), "strict": schema.is_strict()});
         match endpoint.quirks.answer {
+            AnswerField::Schema if !is_given_schema(endpoint, request) => {}
             AnswerField::Schema => {
                 fields.push(("response_format".into(), json!({"type": "json_schema", "json_schema": shape})));
             }
@@ -68,14 +69,32 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
             AnswerField::Words => {}
         }
     }
-    fields.extend(asked(endpoint, &request.params).into_iter().flat_map(|(level, _)| thinking(endpoint, level)));
+    let refused = beside_tools(&endpoint.provider, &endpoint.model).filter(|_| !request.tools.is_empty());
+    let level = match refused {
+        Some(Refused::Words) => None,
+        Some(Refused::Thought) => Some(Thinking::Off),
+        None => asked(endpoint, request.params.thinking).map(|(level, _)| level),
+    };
+    fields.extend(level.into_iter().flat_map(|level| thinking(endpoint, level)));
     fields
+}
+
+/// Whether the request holds the schema of its answer. A server that binds its model to the schema binds the calls too, so that none
+/// can be made; only of these two providers is it known that they do not.
+fn is_given_schema(endpoint: &Endpoint, request: &Request) -> bool {
+    let is_free_to_call = request.tools.is_empty() || matches!(&*endpoint.provider, "openai" | "openrouter");
+    let is_kept = is_kept(&request.params.options, "response_format", None);
+    endpoint.quirks.answer == AnswerField::Schema && is_free_to_call && is_kept
 }
 
 /// The fields that say how much to think.
 fn thinking(endpoint: &Endpoint, level: Thinking) -> Vec<(String, Value)> {
     let is_on = level > Thinking::Off;
     let mut fields = vec![match endpoint.quirks.thinking {
+        // Groq has two words of its own for the models of Qwen.
+        ThinkingField::Effort if endpoint.provider == "groq" && endpoint.model.starts_with("qwen") => {
+            ("reasoning_effort", if is_on { "default" } else { "none" }.into())
+        }
         ThinkingField::Effort => ("reasoning_effort", level.effort("xhigh").into()),
         ThinkingField::Record => ("reasoning", json!({"effort": level.effort("xhigh")})),
         ThinkingField::Switch => ("thinking", json!({"type": if is_on { "enabled" } else { "disabled" }})),
@@ -119,7 +138,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         });
     }
     messages.extend(message_of(files));
-    let said = reminder(request, endpoint.quirks.answer == AnswerField::Schema);
+    let said = reminder(request, is_given_schema(endpoint, request));
     messages.extend(said.map(|reminder| message("user", reminder)));
     messages.retain(|message| !message.is_empty());
     messages

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::model::{
     AnswerPart, Endpoint, ModelAnswer, Request, ToolResultItem,
     answer_schema::reminder,
-    body::{begin, to_json},
+    body::{begin, is_kept, to_json},
     pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
     pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_name, said_by_user, short_id, write_json},
     schema::in_dialect,
@@ -65,7 +65,7 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
             json!({"type": "json_schema", "name": "answer", "schema": schema.as_json(), "strict": schema.is_strict()});
         fields.push(("text".to_owned(), json!({ "format": shape })));
     }
-    if let Some((level, _)) = asked(endpoint, &request.params) {
+    if let Some((level, _)) = asked(endpoint, request.params.thinking) {
         fields.push(("reasoning".to_owned(), json!({"effort": level.effort("xhigh")})));
     }
     fields
@@ -81,7 +81,8 @@ fn items(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         Said::NoResult(call, _) => output(short_id(call).as_ref(), NO_RESULT.into()),
         Said::Stray(result) => user(&stray_text(result)),
     });
-    let reminder = reminder(request, true).filter(|reminder| !reminder.trim().is_empty());
+    let is_given = is_kept(&request.params.options, "text", Some("format"));
+    let reminder = reminder(request, is_given).filter(|reminder| !reminder.trim().is_empty());
     let mut items: Vec<Bytes> = said.chain(reminder.as_deref().map(user)).filter(|items| !items.is_empty()).collect();
     if items.is_empty() {
         items.push(user(NOTHING_EARLIER));

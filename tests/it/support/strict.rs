@@ -89,9 +89,17 @@ fn data_url(url: &str, kinds: &[&str], at: &Value) -> Checked {
 
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// How much a request of Messages lets its model think.
+/// How much a request of Messages lets its model think, and what is left to chance.
 fn thinks(body: &Value) -> Checked {
     let thinking = &body["thinking"];
+    let is = |names: &[&str]| names.iter().any(|name| body["model"].as_str().is_some_and(|of| of.starts_with(name)));
+    let sampled = ["temperature", "top_p"].map(|field| body.get(field).is_some());
+    let newest = ["claude-opus-5-5", "claude-sonnet-5-5", "claude-fable", "claude-mythos"];
+    let newer = ["claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5"];
+    let refuses_chance = is(&newer) || is(&newest);
+    ensure(!refuses_chance || sampled == [false, false], "a temperature or top_p to a newer model", body)?;
+    ensure(!is(&["claude"]) || sampled != [true, true], "a temperature and top_p", body)?;
+    ensure(!is(&newest) || thinking["type"] != "disabled", "a thought that cannot be disabled", thinking)?;
     let fields_of = |kind: &str| match kind {
         "enabled" => Some(&["type", "budget_tokens"][..]),
         "adaptive" | "disabled" => Some(&["type"][..]),
@@ -100,8 +108,7 @@ fn thinks(body: &Value) -> Checked {
     if let Some(kind) = thinking["type"].as_str() {
         let Some(known) = fields_of(kind) else { return wrong("an unknown kind of thinking", thinking) };
         fields(thinking, known)?;
-        let sampled = body.get("temperature").is_some() || body.get("top_p").is_some();
-        ensure(kind == "disabled" || !sampled, "temperature while it thinks", thinking)?;
+        ensure(kind == "disabled" || sampled == [false, false], "temperature while it thinks", thinking)?;
     }
     if thinking["type"] == "enabled" {
         let (budget, max) = (thinking["budget_tokens"].as_u64(), body["max_tokens"].as_u64());

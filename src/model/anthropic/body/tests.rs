@@ -233,6 +233,33 @@ fn without_tools_the_called_ones_are_named_and_forbidden() {
     assert_eq!((&plain["tool_choice"], &plain["tools"]), (&Value::Null, &Value::Null));
 }
 
+/// A model with a number of tokens thinks behind its calls where it thought before them; the API refuses a change in mid-turn.
+#[test]
+fn a_change_of_level_waits_for_the_end_of_the_calls() {
+    let endpoint = Endpoint { model: "claude-sonnet-4-5".into(), ..endpoint() };
+    let signed = || thought("anthropic", json!({"signature": "S"}));
+    let budget = |level, items: Vec<Item>| {
+        let mut request = Request::new(items.into_iter().collect());
+        request.params.thinking = level;
+        let body: Value = serde_json::from_slice(&body(&endpoint, &rendering(&endpoint), &request)).unwrap();
+        body["thinking"]["budget_tokens"].clone()
+    };
+    let called = |parts: Vec<AnswerPart>| {
+        let answered = answer([parts, vec![call("a", "{}")]].concat());
+        vec![user("q"), answered, Item::Result(result("a", "r"))]
+    };
+    let high = Some(Thinking::High);
+    assert_eq!(budget(high, called(vec![])), Value::Null, "no thought before the calls");
+    assert_eq!(budget(high, called(vec![thought("minimax", json!({"signature": "S"}))])), Value::Null);
+    assert_eq!(budget(high, called(vec![signed()])), 4_096);
+    for level in [None, Some(Thinking::Off)] {
+        assert_eq!(budget(level, called(vec![signed()])), 1_024, "{level:?} behind a signed thought");
+    }
+    assert_eq!(budget(high, vec![user("q"), answer(vec![text("done")]), user("more")]), 4_096);
+    let ended = || vec![user("q"), answer(vec![signed(), text("done")]), user("more")];
+    assert_eq!(budget(Some(Thinking::Off), ended()), Value::Null);
+}
+
 #[test]
 fn max_tokens_stays_within_what_the_model_takes() {
     let mut request = Request::new([user("q")].into_iter().collect());

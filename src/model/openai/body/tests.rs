@@ -203,6 +203,62 @@ fn quirks_change_the_fields_they_name() {
     );
 }
 
+/// A server that binds its model to a schema binds its calls too: beside tools it is told in words. So is the model where the
+/// options of the host replace the field.
+#[test]
+fn a_schema_beside_tools_goes_only_where_it_leaves_the_calls_free() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let schema = crate::model::AnswerSchema::new(schema).unwrap();
+    let given = |provider: &str, with_tools: bool, options: Value| {
+        let mut request = Request::new([user("hi")].into_iter().collect());
+        request.params = Params { answer_schema: Some(schema.clone()), options, ..Params::default() };
+        if with_tools {
+            request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
+        }
+        let body = render(&Endpoint::new(Api::OpenAiChat, provider, "http://h", "m"), &request);
+        let is_given = body["response_format"]["type"] == "json_schema";
+        let is_told = body["messages"].to_string().contains("JSON alone");
+        assert_ne!(is_given, is_told, "{body}");
+        is_given
+    };
+    assert!(given("openai", true, Value::Null) && given("openrouter", true, Value::Null));
+    assert!(given("local", false, Value::Null) && !given("local", true, Value::Null));
+    assert!(!given("openai", false, json!({"response_format": {"type": "json_object"}})));
+}
+
+/// Newer models of OpenAI's refuse a level beside tools on this API, and some of them none at all.
+#[test]
+fn a_level_is_left_out_beside_tools_where_openai_refuses_it() {
+    let word = |model: &str, with_tools: bool, level| {
+        let mut request = Request::new([user("hi")].into_iter().collect());
+        request.params.thinking = level;
+        if with_tools {
+            request.tools = [ToolSpec::new("t", "d", json!({"type": "object"}))].into();
+        }
+        let (provider, model) = model.split_once('/').unwrap();
+        render(&Endpoint::new(Api::OpenAiChat, provider, "http://h", model), &request)["reasoning_effort"].clone()
+    };
+    let high = Some(Thinking::High);
+    for (model, with_tools, level, expected) in [
+        ("openai/gpt-5.4", true, high, Value::Null),
+        ("openai/gpt-5.4", true, Some(Thinking::Off), Value::Null),
+        ("openai/gpt-5.4", false, high, json!("high")),
+        ("openai/gpt-5.6", true, high, json!("none")),
+        ("openai/gpt-5.6", true, None, json!("none")),
+        ("openai/gpt-5.6", false, None, Value::Null),
+        ("openai/gpt-5.1", true, high, json!("high")),
+        ("openai/gpt-5", true, high, json!("high")),
+        ("openrouter/gpt-5.4", true, high, json!("high")),
+    ] {
+        assert_eq!(word(model, with_tools, level), expected, "{model}, tools: {with_tools}, {level:?}");
+    }
+    let said = |model: &str, level: Thinking| level.instead(&model.parse().unwrap());
+    let told = "openai/gpt-5.4 thinks beside tools with api = \"responses\" alone";
+    assert_eq!(said("openai/gpt-5.4", Thinking::High).as_deref(), Some(told));
+    assert_eq!(said("openai/gpt-5.4", Thinking::Off), None);
+    assert_eq!(said("openai/gpt-5.1", Thinking::High), None);
+}
+
 /// TOOLCFG-007 (pi a613306e): no tool is sent as strict, which would refuse calls that leave optional arguments out.
 #[cfg(feature = "tools")]
 #[test]

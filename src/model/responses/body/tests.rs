@@ -50,6 +50,22 @@ fn the_whole_body_has_its_fixed_order() {
     assert_eq!(body(&endpoint, &rendering(&endpoint), &request), expected.as_bytes());
 }
 
+/// Options beside the schema leave it there; where they replace it, the model is told it in words.
+#[test]
+fn a_schema_stays_beside_the_options_or_is_told() {
+    let schema = crate::model::AnswerSchema::new(json!({"type": "object"})).unwrap();
+    let sent = |text: Value| {
+        let mut request = Request::new([user("hi")].into_iter().collect());
+        request.params =
+            Params { answer_schema: Some(schema.clone()), options: json!({ "text": text }), ..Params::default() };
+        let body = rendered(&endpoint(), &request);
+        (body["text"].clone(), body["input"].to_string().contains("JSON alone"))
+    };
+    let (text, is_told) = sent(json!({"verbosity": "low"}));
+    assert_eq!((&text["verbosity"], &text["format"]["type"], is_told), (&json!("low"), &json!("json_schema"), false));
+    assert_eq!(sent(json!({"format": {"type": "text"}})), (json!({"format": {"type": "text"}}), true));
+}
+
 /// A model that does not think refuses to be asked for its thoughts; what the host says of it wins.
 #[test]
 fn thoughts_are_asked_for_where_a_model_may_have_some() {

@@ -30,19 +30,46 @@ fn is_effort(word: &Value) -> bool {
     ["none", "minimal", "low", "medium", "high", "xhigh"].iter().any(|known| word == known)
 }
 
+/// How much a request of Chat Completions lets its model think, in the words of those who have this API.
+fn thinks(body: &Value) -> Checked {
+    let effort = &body["reasoning_effort"];
+    let is_known = is_effort(effort) || (effort == "default" && body["model"].to_string().contains("qwen"));
+    let is_switched = body["thinking"]["type"] == "enabled";
+    ensure(effort.is_null() || is_known || (effort == "max" && is_switched), "no effort", effort)?;
+    let is = |names: &[&str]| names.iter().any(|name| body["model"].as_str().is_some_and(|of| of.starts_with(name)));
+    if body.get("tools").is_some() {
+        ensure(!is(&["gpt-5.2", "gpt-5.4"]) || effort.is_null(), "reasoning_effort beside tools", effort)?;
+        ensure(!is(&["gpt-5.5", "gpt-5.6"]) || effort == "none", "tools, and it is to think", effort)?;
+    }
+    if let Some(reasoning) = body.get("reasoning") {
+        ensure(is_effort(&fields(reasoning, &["effort"])?["effort"]), "no effort", reasoning)?;
+    }
+    if let Some(switch) = body.get("thinking") {
+        let kind = text(&fields(switch, &["type"])?["type"], "a type")?;
+        ensure(["enabled", "disabled"].contains(&kind), "an unknown kind of thinking", switch)?;
+        ensure(is_switched || effort.is_null(), "an effort not to think", effort)?;
+    }
+    let (is_on, budget) = (&body["enable_thinking"], &body["thinking_budget"]);
+    ensure(is_on.is_null() || is_on.is_boolean(), "neither on nor off", is_on)?;
+    ensure(budget.is_null() || (*is_on == true && budget.is_u64()), "a budget of no thought", budget)
+}
+
 /// Chat Completions, as OpenAI and its imitators take them: each message may hold the thoughts that some want back.
 pub(super) fn chat(body: &Value) -> Checked {
     let known = ["model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p"];
     fields(
         body,
-        &[&known[..], &["tools", "tool_choice", "messages", "seed", "reasoning_effort", "response_format", "stop"]]
-            .concat(),
+        &[
+            &known[..],
+            &["tools", "tool_choice", "messages", "seed", "reasoning_effort", "response_format", "stop"],
+            &["reasoning", "thinking", "enable_thinking", "thinking_budget"],
+        ]
+        .concat(),
     )?;
+    thinks(body)?;
     if let Some(format) = body.get("response_format") {
         shape(format, &fields(format, &["type", "json_schema"])?.get("json_schema").cloned().unwrap_or_default())?;
     }
-    let effort = body.get("reasoning_effort");
-    ensure(effort.is_none_or(is_effort), "no effort", body.get("reasoning_effort").unwrap_or(body))?;
     for tool in body["tools"].as_array().into_iter().flatten() {
         let function = fields(tool, &["type", "function"])?["function"].clone();
         fields(&function, &["name", "description", "parameters", "strict"])?;
