@@ -10,12 +10,12 @@
 //! looks without being told (`LOOK`): a notification that is lost costs time and nothing else.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tamtam::{
@@ -24,49 +24,79 @@ use tamtam::{
     tape::TapeError,
 };
 use tokio::{
-    sync::Notify,
+    sync::{Notify, Semaphore},
     task::{AbortHandle, JoinSet},
 };
 
-use crate::{Postgres, PostgresError, pool::Failure, schema::in_schema};
+use crate::{Postgres, PostgresError, pool::Failure};
 
 /// How often a node looks for messages without being told.
 const LOOK: Duration = Duration::from_millis(250);
 /// How often a wait looks whether a turn is over.
 const WAIT_LOOK: Duration = Duration::from_millis(50);
-/// How long a session that could not take a message is left alone.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long at most a session is left alone that could not take a message, and one that could not be opened. The first pause is one
+/// look, and each is twice the one before.
+const FULL_PAUSE_MAX: Duration = Duration::from_secs(5);
+const UNOPENED_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How often refusals of more than a day ago are deleted.
+const SWEEP: Duration = Duration::from_secs(3_600);
+/// How many questions to the database block a thread at the same time. The pool has as few connections.
+const ASKS_MAX: usize = 8;
+/// How many sessions one look takes up, and how many messages of a session are read at once.
+const SESSIONS_MAX: i64 = 256;
+const ROWS_MAX: i64 = 64;
+
+/// The lanes of an inbox. Each keeps its order, and one that is full holds up no other.
+const QUEUE: &str = "send";
+const STEER: &str = "steer";
+const ABORT: &str = "abort";
 
 /// The most messages of one session that wait in the inbox, and the most bytes.
 const MESSAGES_MAX: i64 = 1_024;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// A refused message that is sent again is new: it has a number of its own, so that a refusal that is just being noted is not its.
 const SEND: &str = "
-with there as materialized (select session from $schema.sessions where session = $1),
+with there as materialized (
+    select session from $schema.sessions where session = $1
+        and not exists (select from $schema.marks where session = $1 and mark = 'hidden')),
 room as materialized (
     select count(*) < $6 and coalesce(sum(octet_length(body)), 0) + octet_length($4) <= $7 as is_left
     from $schema.inbox where session = $1 and refused is null),
 taken as (
-    insert into $schema.inbox (session, message, what, body)
+    insert into $schema.inbox as i (session, message, what, body)
     select $1, $2, $3, $4 from there, room where room.is_left
-    on conflict (session, message) do nothing returning session),
+    on conflict (session, message) do update
+        set number = default, what = excluded.what, body = excluded.body, refused = null, at = excluded.at
+        where i.refused is not null
+    returning session),
 told as materialized (select pg_notify($5, session)::text from taken)
 select exists (select from there), (select is_left from room)
-    or exists (select from $schema.inbox where session = $1 and message = $2), (select count(*) from told)";
+    or exists (select from $schema.inbox where session = $1 and message = $2 and refused is null),
+    (select count(*) from told)";
 
-/// The sessions that have messages and are this node's; and, with `$2`, those that are free and have messages or an open turn.
+/// The sessions that have messages and are this node's (`$1`); and, up to `$4`, those that are free and have messages or an open turn.
+/// None of those in `$2`; those in `$3` only for an abort. It starts from what waits, which is little, and looks each session up with
+/// `limit 1`: of a plain join the planner makes a read of the whole table of sessions.
 const TAKE: &str = "
-select s.session from $schema.sessions s
-where s.node = $1 and s.expires > clock_timestamp()
-    and exists (select from $schema.inbox i where i.session = s.session and i.refused is null)
+with waiting as materialized (
+    select session, bool_or(what = 'abort') as aborts from $schema.inbox
+    where refused is null and session <> all($2::text[]) group by session)
+(select w.session from waiting w
+join lateral (
+    select from $schema.sessions s
+    where s.session = w.session and s.node = $1 and s.expires > clock_timestamp() limit 1) s on true
+where w.aborts or w.session <> all($3::text[])
+order by w.session limit $5)
 union all
-select s.session from $schema.sessions s
-where $2 and s.expires <= clock_timestamp()
-    and s.session in (
-        select session from $schema.inbox where refused is null
-        union select session from $schema.marks where mark = 'open')
-    and not exists (select from $schema.marks m where m.session = s.session and m.mark in ('parked', 'hidden'))
-limit 256";
+(select f.session from (
+    select session from waiting
+    union select session from $schema.marks where mark = 'open' and session <> all($2::text[])) f
+join lateral (
+    select from $schema.sessions s where s.session = f.session and s.expires <= clock_timestamp() limit 1) s on true
+where f.session <> all($3::text[])
+    and not exists (select from $schema.marks m where m.session = f.session and m.mark in ('parked', 'hidden'))
+order by f.session limit $4)";
 
 /// How far a message came, as [`Cluster::progress`] finds it.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +104,11 @@ limit 256";
 pub enum MessageProgress {
     /// It is in the inbox: no node has given it to its session yet. It is durable.
     Accepted,
-    /// The session refused it, for this reason. It was never read. Kept for a day.
+    /// It is in the inbox or on the tape, and nothing becomes of it until an operator unparks its session; or the session is deleted,
+    /// and hidden until its last fork is gone.
+    Parked,
+    /// The session refused it, for this reason. It was never read. Kept for a day, or until it is
+    /// sent again.
     Refused(String),
     /// It is on the tape, and waits for its turn. `on_hold`: until the next send or go-on.
     Waiting {
@@ -115,10 +149,20 @@ struct Inner {
     runtime: Runtime,
     sessions_max: usize,
     wakes: Arc<Notify>,
-    /// The sessions that a task of this node gives messages to.
-    at_work: Mutex<BTreeSet<SessionId>>,
-    /// The runtime drains or is shut down.
+    asks: Arc<Semaphore>,
+    work: Mutex<Work>,
+    /// The runtime drains: it opens no more sessions.
+    drains: AtomicBool,
+    /// The runtime is shut down.
     is_over: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    /// The sessions that a task of this node gives messages to.
+    at_work: BTreeSet<SessionId>,
+    /// The sessions that are left alone: until when, and for how long.
+    pauses: BTreeMap<SessionId, (Instant, Duration)>,
 }
 
 struct Row {
@@ -131,9 +175,11 @@ struct Row {
 enum Took {
     Done,
     Refused(String),
-    /// The session has no room for another message of this delivery.
+    /// The session has no room for another message of this lane.
     Full,
-    /// Another node has the session, or nobody can give it a message now.
+    /// The session takes no messages any more in this runtime, and still takes aborts.
+    Draining,
+    /// Another node has the session, this node cannot read the row, or nobody can give it a message now.
     NotNow,
 }
 
@@ -144,15 +190,16 @@ impl Cluster {
     #[must_use]
     pub fn join(postgres: &Postgres, runtime: &Runtime, sessions_max: usize) -> Cluster {
         let (postgres, runtime, wakes) = (postgres.clone(), runtime.clone(), Arc::new(Notify::new()));
-        let listens = postgres.node.pool.listen(channel(&postgres), Arc::clone(&wakes));
-        let (at_work, is_over) = (Mutex::default(), AtomicBool::new(false));
-        let inner = Arc::new(Inner { postgres, runtime, sessions_max, wakes, at_work, is_over });
+        let listens = postgres.node.pool.listen(channel(&postgres.node.shared.schema), Arc::clone(&wakes));
+        let (asks, work) = (Arc::new(Semaphore::new(ASKS_MAX)), Mutex::default());
+        let (drains, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let inner = Arc::new(Inner { postgres, runtime, sessions_max, wakes, asks, work, drains, is_over });
         let takes = tokio::spawn(Arc::clone(&inner).run()).abort_handle();
         Cluster { inner, tasks: [listens, takes] }
     }
 
     /// Accepts a message for a session, on whichever node it is. It is durable when this returns; sent again under the same id it is
-    /// the same message. At most 1,024 messages and 16 MiB of a session wait here.
+    /// the same message, and one that was refused is given to the session again. At most 1,024 messages and 16 MiB of a session wait here.
     ///
     /// A dropped future may have sent the message.
     ///
@@ -168,18 +215,28 @@ impl Cluster {
     ) -> Result<MessageId, TapeError> {
         let message = message.into();
         let body = serde_json::to_string(&(&message, delivery)).map_err(TapeError::engine)?;
-        self.accept(session, message.id.clone(), "send", body).await?;
+        let lane = if matches!(delivery, Delivery::Steer(_)) { STEER } else { QUEUE };
+        self.accept(session, message.id.clone(), lane, body).await?;
         Ok(message.id)
     }
 
-    /// Aborts the running turn of a session, on whichever node it is, as [`Session::abort`](tamtam::Session::abort) does. It comes
-    /// behind the messages that were accepted before.
+    /// Aborts the turn of a session that runs now, on whichever node it is, as [`Session::abort_turn`](tamtam::Session::abort_turn)
+    /// does: a later turn goes on. Does nothing where no turn runs, also if messages wait that begin one. It comes behind the messages
+    /// that were accepted before, but for those that the session has no room for.
+    ///
+    /// A dropped future may have sent the abort.
     ///
     /// # Errors
     ///
-    /// As [`Cluster::send`].
+    /// As [`Cluster::send`], and if the tape cannot be read.
     pub async fn abort(&self, session: &SessionId, reason: impl Into<String>) -> Result<(), TapeError> {
-        self.accept(session, MessageId::new(), "abort", reason.into()).await
+        let state = self.inner.runtime.session(session).peek().await.map_err(|error| match error {
+            OpenError::Tape(error) => error,
+            other => TapeError::engine(other),
+        })?;
+        let Some(turn) = state.turn else { return Ok(()) };
+        let body = serde_json::to_string(&(turn.id, reason.into())).map_err(TapeError::engine)?;
+        self.accept(session, MessageId::new(), ABORT, body).await
     }
 
     async fn accept(
@@ -195,7 +252,7 @@ impl Cluster {
             .ask("take a message", move |postgres, client| {
                 let (of, id, body) = (of.clone(), id.clone(), body.clone());
                 Box::pin(async move {
-                    let (sql, channel) = (postgres.sql(SEND), channel(&postgres));
+                    let (sql, channel) = (postgres.sql(SEND), channel(&postgres.node.shared.schema));
                     let bytes_max = BYTES_MAX as i64;
                     let row = client
                         .query_one(
@@ -224,29 +281,38 @@ impl Cluster {
         let row = self.inner.ask("read the inbox", move |postgres, client| {
             let (of, id) = (of.clone(), id.clone());
             Box::pin(async move {
-                let sql = postgres.sql("select refused from $schema.inbox where session = $1 and message = $2");
-                let row = client.query_opt(&sql, &[&of.as_str(), &id.as_str()]).await?;
-                Ok(row.map(|row| row.get::<_, Option<String>>(0)))
+                let sql = "select i.message is not null, i.refused, exists (
+                        select from $schema.marks m where m.session = $1 and m.mark in ('parked', 'hidden'))
+                    from (select) one left join $schema.inbox i on i.session = $1 and i.message = $2";
+                let row = client.query_one(&postgres.sql(sql), &[&of.as_str(), &id.as_str()]).await?;
+                Ok((row.get::<_, bool>(0), row.get::<_, Option<String>>(1), row.get::<_, bool>(2)))
             })
         });
         // First the inbox: what has left it is on the tape.
-        match row.await? {
-            Some(None) => return Ok(MessageProgress::Accepted),
-            Some(Some(why)) => return Ok(MessageProgress::Refused(why)),
+        let (is_there, refused, is_parked) = row.await?;
+        let of_parked = |progress| if is_parked { MessageProgress::Parked } else { progress };
+        match refused {
+            Some(why) => return Ok(MessageProgress::Refused(why)),
+            None if is_there => return Ok(of_parked(MessageProgress::Accepted)),
             None => {}
         }
         let state = self.inner.runtime.session(session).peek().await?;
         if let Some(turn) = state.turn.as_ref().filter(|turn| turn.messages.contains(message)) {
-            return Ok(MessageProgress::Running(turn.id));
+            return Ok(of_parked(MessageProgress::Running(turn.id)));
         }
         if let Some(end) = state.ended.iter().rev().find(|end| end.messages.contains(message)) {
             return Ok(MessageProgress::Over(Arc::clone(end)));
         }
         let waits = state.queue.iter().chain(&state.steering).any(|waiting| waiting.message.id == *message);
-        Ok(if waits { MessageProgress::Waiting { on_hold: state.on_hold } } else { MessageProgress::Unknown })
+        Ok(if waits {
+            of_parked(MessageProgress::Waiting { on_hold: state.on_hold })
+        } else {
+            MessageProgress::Unknown
+        })
     }
 
-    /// Waits until nothing more becomes of a message by itself: its turn is over, it was refused, it is on hold, or nobody knows it.
+    /// Waits until nothing more becomes of a message by itself: its turn is over, it was refused, it is on hold, its
+    /// session is parked, or nobody knows it.
     /// Looks 20 times a second, so prefer [`Receipt::wait`](tamtam::Receipt::wait) where the session is on this node.
     ///
     /// # Errors
@@ -282,8 +348,11 @@ impl Inner {
         op: &'static str,
         work: impl for<'c> Fn(Postgres, &'c tokio_postgres::Client) -> Asked<'c, T> + Send + 'static,
     ) -> Result<T, TapeError> {
+        // The thread has it to its end, also where nobody waits for the answer any more.
+        let turn = Arc::clone(&self.asks).acquire_owned().await.map_err(|_| TapeError::Closed)?;
         let postgres = self.postgres.clone();
         let asked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             postgres.node.pool.run(op, async |client| work(postgres.clone(), client).await)
         });
         asked.await.map_err(|_| TapeError::Closed)?
@@ -291,26 +360,54 @@ impl Inner {
 
     /// Gives messages to sessions until the runtime ends.
     async fn run(self: Arc<Inner>) {
-        let mut tasks = JoinSet::new();
-        while !self.is_over.load(Ordering::Relaxed) {
+        let (mut tasks, mut swept) = (JoinSet::new(), None::<Instant>);
+        while !self.ends() {
             for session in self.due().await {
-                if self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone()) {
+                if self.work().at_work.insert(session.clone()) {
                     tasks.spawn(Arc::clone(&self).serve(session));
                 }
+            }
+            if swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
+                swept = Some(Instant::now());
+                tasks.spawn(Arc::clone(&self).sweep());
             }
             while tasks.try_join_next().is_some() {}
             let _ = tokio::time::timeout(LOOK, self.wakes.notified()).await;
         }
     }
 
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is left to do for this node. One that drains still passes aborts on to what it has.
+    fn ends(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+            || self.drains.load(Ordering::Relaxed) && self.postgres.node.shared.held().is_empty()
+    }
+
     /// The sessions that have something for this node to do.
     async fn due(&self) -> Vec<SessionId> {
         let shared = &self.postgres.node.shared;
-        let (node, has_room) = (shared.id.clone(), shared.held().len() < self.sessions_max);
+        let mut mine: BTreeSet<_> = shared.held().iter().map(|tape| tape.session.clone()).collect();
+        let texts = |sessions: Vec<&SessionId>| -> Vec<String> {
+            sessions.into_iter().map(|session| session.as_str().to_owned()).collect()
+        };
+        let (at_work, paused) = {
+            let (mut work, now) = (self.work(), Instant::now());
+            // Kept beyond their end, to be doubled where the next try fails as well.
+            work.pauses.retain(|_, (until, _)| *until + UNOPENED_PAUSE_MAX > now);
+            mine.extend(work.at_work.iter().cloned());
+            let paused = work.pauses.iter().filter(|(_, (until, _))| *until > now).map(|(session, _)| session);
+            (texts(work.at_work.iter().collect()), texts(paused.collect()))
+        };
+        let is_open = !self.drains.load(Ordering::Relaxed);
+        let room = if is_open { self.sessions_max.saturating_sub(mine.len()) } else { 0 };
+        let (node, room) = (shared.id.clone(), i64::try_from(room).unwrap_or(SESSIONS_MAX).min(SESSIONS_MAX));
         let due = self.ask("look for messages", move |postgres, client| {
-            let node = node.clone();
+            let (node, at_work, paused) = (node.clone(), at_work.clone(), paused.clone());
             Box::pin(async move {
-                let rows = client.query(&postgres.sql(TAKE), &[&node, &has_room]).await?;
+                let rows = client.query(&postgres.sql(TAKE), &[&node, &at_work, &paused, &room, &SESSIONS_MAX]).await?;
                 Ok(rows.iter().filter_map(|row| row.get::<_, &str>(0).parse().ok()).collect())
             })
         });
@@ -319,54 +416,80 @@ impl Inner {
     }
 
     async fn serve(self: Arc<Inner>, session: SessionId) {
-        if !self.give_all(&session).await {
-            tokio::time::sleep(PAUSE).await;
+        let given = self.give_all(&session).await;
+        let mut work = self.work();
+        work.at_work.remove(&session);
+        match given {
+            Ok(()) => {
+                work.pauses.remove(&session);
+                // What came since the last look at its rows.
+                self.wakes.notify_one();
+            }
+            Err(pause_max) => {
+                let last = work.pauses.get(&session).map(|(_, pause)| *pause);
+                let pause = last.map_or(LOOK, |last| last * 2).min(pause_max);
+                work.pauses.insert(session, (Instant::now() + pause, pause));
+            }
         }
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
-        // What came since the last look at its rows.
-        self.wakes.notify_one();
     }
 
-    /// Gives a session its messages, in order. `false` if it could not take some.
-    async fn give_all(&self, session: &SessionId) -> bool {
+    /// Gives a session its messages, in order. Where it could not take some, the error is how long at most it is left alone.
+    async fn give_all(&self, session: &SessionId) -> Result<(), Duration> {
         if let Err(error) = self.runtime.open(session).await {
-            self.note_end(matches!(error, OpenError::Closed));
-            return false;
+            self.drains.fetch_or(matches!(error, OpenError::Closed), Ordering::Relaxed);
+            return Err(UNOPENED_PAUSE_MAX);
         }
+        let mut full = BTreeSet::new();
         loop {
-            let Ok(rows) = self.rows(session).await else { return false };
+            let rows = self.rows(session, &full).await.map_err(|_| FULL_PAUSE_MAX)?;
             if rows.is_empty() {
-                return true;
+                return if full.is_empty() { Ok(()) } else { Err(FULL_PAUSE_MAX) };
             }
-            let (mut done, mut refused, mut left) = (Vec::new(), Vec::new(), false);
-            // The lane of queued messages is full; steering and aborts may still pass.
-            let mut is_full = false;
+            let (mut done, mut refused, mut is_stuck) = (Vec::new(), Vec::new(), false);
             for row in rows {
-                match self.give(session, &row, is_full).await {
+                if full.contains(&row.what) {
+                    continue;
+                }
+                let is_abort = row.what == ABORT;
+                match self.give(session, &row).await {
                     Took::Done => done.push(row.number),
                     Took::Refused(why) => refused.push((row.number, why)),
-                    Took::Full => (left, is_full) = (true, true),
-                    Took::NotNow => {
-                        left = true;
-                        break;
-                    }
+                    Took::Full => _ = full.insert(row.what),
+                    Took::Draining => full.extend([QUEUE, STEER].map(str::to_owned)),
+                    Took::NotNow => is_stuck = true,
+                }
+                // What an abort has done leaves the inbox before anything else begins.
+                if is_abort || is_stuck {
+                    break;
                 }
             }
-            if self.settle(session, done, refused).await.is_err() || left {
-                return false;
+            if !done.is_empty() || !refused.is_empty() {
+                self.work().pauses.remove(session);
+                self.settle(session, done, refused).await.map_err(|_| FULL_PAUSE_MAX)?;
+            }
+            if is_stuck {
+                return Err(FULL_PAUSE_MAX);
             }
         }
     }
 
-    async fn give(&self, session: &SessionId, row: &Row, is_full: bool) -> Took {
+    async fn give(&self, session: &SessionId, row: &Row) -> Took {
         let session = self.runtime.session(session);
-        let sent = match row.what.as_str() {
-            "abort" => session.abort(row.body.as_str()).await.map(drop),
-            _ => match serde_json::from_str::<(Message, Delivery)>(&row.body) {
-                Ok((_, Delivery::Queue)) if is_full => return Took::Full,
-                Ok((message, delivery)) => session.send(message, delivery).await.map(drop),
-                Err(error) => return Took::Refused(format!("the row cannot be read by this node: {error}")),
-            },
+        let sent = if row.what == ABORT {
+            let Ok((turn, reason)) = serde_json::from_str::<(Seq, String)>(&row.body) else { return Took::NotNow };
+            match session.abort_turn(turn, reason).await {
+                // The disk did not answer. Its record may die with this process, so the row stays.
+                Ok(aborted) if !aborted.recorded => return Took::NotNow,
+                // That turn is over.
+                Err(SendError::Refused(Refusal::TurnMismatch { .. })) => return Took::Done,
+                aborted => aborted.map(drop),
+            }
+        } else {
+            // A row that cannot be read here is for a newer node.
+            let Ok((message, delivery)) = serde_json::from_str::<(Message, Delivery)>(&row.body) else {
+                return Took::NotNow;
+            };
+            session.send(message, delivery).await.map(drop)
         };
         match sent {
             Ok(()) | Err(SendError::Handled) => Took::Done,
@@ -375,46 +498,41 @@ impl Inner {
                 Took::Refused(error.to_string())
             }
             Err(error @ SendError::HookFailed { .. }) => Took::Refused(error.to_string()),
+            Err(SendError::Draining) => Took::Draining,
             Err(error) => {
-                self.note_end(matches!(error, SendError::Closed | SendError::Draining));
+                // A runtime that is shut down takes nothing more.
+                self.is_over.fetch_or(matches!(error, SendError::Closed), Ordering::Relaxed);
                 Took::NotNow
             }
         }
     }
 
-    /// A runtime that ends takes nothing more.
-    fn note_end(&self, ends: bool) {
-        self.is_over.fetch_or(ends, Ordering::Relaxed);
-    }
-
-    async fn rows(&self, session: &SessionId) -> Result<Vec<Row>, TapeError> {
-        let session = session.clone();
+    /// The next messages of a session, but for lanes that are full.
+    async fn rows(&self, session: &SessionId, full: &BTreeSet<String>) -> Result<Vec<Row>, TapeError> {
+        let (session, full) = (session.clone(), full.iter().cloned().collect::<Vec<_>>());
         let rows = self.ask("read messages", move |postgres, client| {
-            let session = session.clone();
+            let (session, full) = (session.clone(), full.clone());
             Box::pin(async move {
-                let sql = "select number, what, body from $schema.inbox where session = $1 and refused is null order by number";
-                let rows = client.query(&postgres.sql(sql), &[&session.as_str()]).await?;
+                let sql = "select number, what, body from $schema.inbox
+                    where session = $1 and refused is null and what <> all($2::text[]) order by number limit $3";
+                let rows = client.query(&postgres.sql(sql), &[&session.as_str(), &full, &ROWS_MAX]).await?;
                 Ok(rows.iter().map(|row| Row { number: row.get(0), what: row.get(1), body: row.get(2) }).collect())
             })
         });
         rows.await
     }
 
-    /// Removes the rows whose messages are on the tape, and old refusals; notes new ones.
+    /// Removes the rows whose messages are on the tape, and notes refusals.
     async fn settle(&self, session: &SessionId, done: Vec<i64>, refused: Vec<(i64, String)>) -> Result<(), TapeError> {
-        if done.is_empty() && refused.is_empty() {
-            return Ok(());
-        }
         let session = session.clone();
         let settled = self.ask("settle messages", move |postgres, client| {
             let (session, done) = (session.clone(), done.clone());
             let (numbers, whys): (Vec<i64>, Vec<String>) = refused.iter().cloned().unzip();
             Box::pin(async move {
-                let delete = "delete from $schema.inbox where session = $1
-                    and (number = any($2) or refused is not null and at < clock_timestamp() - interval '1 day')";
+                let delete = "delete from $schema.inbox where session = $1 and number = any($2)";
                 client.execute(&postgres.sql(delete), &[&session.as_str(), &done]).await?;
-                let note =
-                    "update $schema.inbox i set refused = r.why from unnest($2::bigint[], $3::text[]) as r(number, why)
+                let note = "update $schema.inbox i set refused = r.why, body = '', at = clock_timestamp()
+                    from unnest($2::bigint[], $3::text[]) as r(number, why)
                     where i.session = $1 and i.number = r.number";
                 client.execute(&postgres.sql(note), &[&session.as_str(), &numbers, &whys]).await?;
                 Ok(())
@@ -422,9 +540,29 @@ impl Inner {
         });
         settled.await
     }
+
+    /// Deletes refusals that were kept for a day.
+    async fn sweep(self: Arc<Inner>) {
+        let swept = self.ask("delete old refusals", |postgres, client| {
+            Box::pin(async move {
+                let sql = "delete from $schema.inbox
+                    where refused is not null and at < clock_timestamp() - interval '1 day'";
+                client.execute(&postgres.sql(sql), &[]).await?;
+                Ok(())
+            })
+        });
+        // The next sweep, or another node's, deletes them.
+        let _ = swept.await;
+    }
 }
 
-/// Where nodes tell each other of messages.
-fn channel(postgres: &Postgres) -> String {
-    in_schema("tamtam_inbox_$schema", &postgres.node.shared.schema)
+/// Where nodes tell each other of messages. PostgreSQL takes names of up to 63 letters, and so a schema may have as many.
+fn channel(schema: &str) -> String {
+    let name = format!("tamtam_inbox_{schema}");
+    if name.len() <= 63 {
+        return name;
+    }
+    // FNV-1a: all nodes must come to the same. Two schemas with one channel would only look without need.
+    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("tamtam_inbox_{:016x}", schema.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
 }

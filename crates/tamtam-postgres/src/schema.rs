@@ -67,6 +67,7 @@ create table $schema.inbox (
     primary key (session, number),
     unique (session, message)
 );
+create index inbox_waiting on $schema.inbox (session) where refused is null;
 "#,
 ];
 

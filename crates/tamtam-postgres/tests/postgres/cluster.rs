@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tamtam::{
     Delivery, Message, MessageId, Outcome, Runtime, Seq, SessionId, Steering,
-    session::Record,
+    session::{Labels, Record},
     tape::{TapeError, TapeStoreExt as _},
 };
-use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions};
+use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions, migrate};
 
 use crate::{
     ownership::rows,
@@ -33,15 +33,23 @@ struct Node {
 }
 
 async fn join(options: &PostgresOptions, name: &str) -> Node {
+    join_with(options, name, 100).await
+}
+
+async fn join_with(options: &PostgresOptions, name: &str, sessions_max: usize) -> Node {
     let engine = node(options, name);
     let (runtime, tools) = engine.start().await;
-    let cluster = Arc::new(Cluster::join(&engine.kept, &runtime, 100));
+    let cluster = Arc::new(Cluster::join(&engine.kept, &runtime, sessions_max));
     Node { engine, runtime, tools, cluster }
 }
 
 /// What a turn ended with.
 async fn over(cluster: &Cluster, message: &MessageId) -> (Outcome, String) {
-    let settled = tokio::time::timeout(LONG, cluster.wait(&id(), message)).await.expect("it ends").unwrap();
+    over_in(cluster, &id(), message).await
+}
+
+async fn over_in(cluster: &Cluster, session: &SessionId, message: &MessageId) -> (Outcome, String) {
+    let settled = tokio::time::timeout(LONG, cluster.wait(session, message)).await.expect("it ends").unwrap();
     let MessageProgress::Over(end) = settled else { panic!("{settled:?}") };
     (end.outcome.clone(), end.text.to_string())
 }
@@ -110,6 +118,96 @@ async fn an_inbox_that_is_full_refuses_and_says_so() {
     let known = Message::user("").with_id("m7".into());
     one.cluster.send(&id(), known, Delivery::Queue).await.expect("what is in the inbox is accepted again");
     assert_eq!(one.cluster.progress(&id(), &"m7".into()).await.unwrap(), MessageProgress::Accepted);
+}
+
+async fn ask_server(sql_text: String) -> Vec<String> {
+    tokio::task::spawn_blocking(move || sql(&shared().address(), &sql_text)).await.unwrap()
+}
+
+/// Draining the sessions of one tenant ends nothing else of the node: others get their messages, and an abort reaches the drained
+/// one, past a message that it takes no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_by_label_leaves_the_others_and_passes_aborts_on() {
+    let options = shared().database();
+    let (one, two) = (join(&options, "one").await, join(&options, "two").await);
+    let labels = Labels::new([("tenant", "a")]).unwrap();
+    one.runtime.create(one.engine.options().labels(labels.clone())).await.unwrap();
+    let other: SessionId = "t".parse().unwrap();
+    one.runtime.create(one.engine.options().id(other.clone())).await.unwrap();
+    let turn = two.cluster.send(&id(), "call gate", Delivery::Queue).await.unwrap();
+    one.tools.gate.is_running().await;
+    assert_eq!(one.runtime.labelled(labels).unwrap().drain(Duration::ZERO).await.unwrap(), [id()]);
+    let late = two.cluster.send(&id(), "late", Delivery::Queue).await.unwrap();
+    two.cluster.abort(&id(), "enough").await.unwrap();
+    assert_eq!(over(&two.cluster, &turn).await.0, Outcome::Aborted { reason: "enough".to_owned() });
+    assert_eq!(two.cluster.progress(&id(), &late).await.unwrap(), MessageProgress::Accepted);
+    let hello = two.cluster.send(&other, "hello", Delivery::Queue).await.unwrap();
+    assert_eq!(over_in(&two.cluster, &other, &hello).await, (Outcome::Done, "re hello".to_owned()));
+}
+
+/// The row of an abort that was done outlives its node: the turn after it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abort_is_for_the_turn_that_ran_when_it_was_asked_for() {
+    let options = shared().database();
+    let one = join(&options, "one").await;
+    one.runtime.create(one.engine.options()).await.unwrap();
+    let before = one.cluster.send(&id(), "hello", Delivery::Queue).await.unwrap();
+    let MessageProgress::Over(end) = one.cluster.wait(&id(), &before).await.unwrap() else { panic!("it ends") };
+    one.cluster.abort(&id(), "none runs").await.unwrap();
+    let turn = one.cluster.send(&id(), "call gate", Delivery::Queue).await.unwrap();
+    one.tools.gate.is_running().await;
+    let row =
+        "insert into $schema.inbox (session, message, what, body) values ('s', 'late', 'abort', '[$turn, \"late\"]')";
+    let row = row.replace("$schema", &options.schema).replace("$turn", &end.turn.to_string());
+    ask_server(row).await;
+    assert_eq!(one.cluster.wait(&id(), &"late".into()).await.unwrap(), MessageProgress::Unknown, "it is done");
+    assert!(matches!(one.cluster.progress(&id(), &turn).await.unwrap(), MessageProgress::Running(_)));
+}
+
+/// In a schema with a name as long as the server takes, whose session another node has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_message_is_accepted_again_and_a_wait_ends_where_its_session_is_parked() {
+    let options = shared().database();
+    let options = PostgresOptions::new(shared().address()).schema(format!("{:_<63}", options.schema));
+    migrate(&options).unwrap();
+    let one = join(&options, "one").await;
+    one.runtime.create(one.engine.options()).await.unwrap();
+    let schema = &options.schema;
+    ask_server(format!("update {schema}.sessions set node = 'thief', expires = 'infinity'")).await;
+    let hello = || Message::user("hello").with_id("m".into());
+    let sent = one.cluster.send(&id(), hello(), Delivery::Queue).await.unwrap();
+    ask_server(format!("update {schema}.inbox set refused = 'not now', body = ''")).await;
+    assert_eq!(one.cluster.wait(&id(), &sent).await.unwrap(), MessageProgress::Refused("not now".to_owned()));
+    one.cluster.send(&id(), hello(), Delivery::Queue).await.unwrap();
+    assert_eq!(one.cluster.progress(&id(), &sent).await.unwrap(), MessageProgress::Accepted);
+    let body = ask_server(format!("select number, body like '%hello%' from {schema}.inbox")).await;
+    assert_eq!(body.len(), 1);
+    assert!(body[0].ends_with(" t") && body[0] != "1 t", "it is a new row of the queue: {body:?}");
+    ask_server(format!("insert into {schema}.marks (mark, session, fork, about) values ('parked', 's', '', '')")).await;
+    let waited = tokio::time::timeout(LONG, one.cluster.wait(&id(), &sent)).await.expect("it ends");
+    assert_eq!(waited.unwrap(), MessageProgress::Parked);
+    ask_server(format!("update {schema}.marks set mark = 'hidden'")).await;
+    let hidden = one.cluster.send(&id(), "more", Delivery::Queue).await;
+    assert!(matches!(hidden, Err(TapeError::Missing { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_takes_up_no_more_free_sessions_than_it_may() {
+    let options = shared().database();
+    let one = join(&options, "one").await;
+    let sessions: Vec<SessionId> = (0..4).map(|n| format!("s{n}").parse().unwrap()).collect();
+    for session in &sessions {
+        one.runtime.create(one.engine.options().id(session.clone())).await.unwrap();
+    }
+    assert!(one.runtime.shutdown().await.is_empty());
+    let mut sent = Vec::new();
+    for session in &sessions {
+        sent.push(one.cluster.send(session, "hello", Delivery::Queue).await.unwrap());
+    }
+    let two = join_with(&options, "two", 1).await;
+    over_in(&two.cluster, &sessions[0], &sent[0]).await;
+    assert_eq!(two.runtime.awake(), [sessions[0].clone()]);
+    assert_eq!(two.cluster.progress(&sessions[3], &sent[3]).await.unwrap(), MessageProgress::Accepted);
 }
 
 /// A drained node hands over what is open, and another goes on with it by itself.
