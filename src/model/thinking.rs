@@ -286,7 +286,6 @@ pub(super) fn budget(level: Thinking, output_max: u64) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
