@@ -13,7 +13,7 @@ mod check;
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use self::check::{check, clipped, referred, shown, types};
 use crate::words::depth::{self, VALUE_DEPTH_MAX};
@@ -299,8 +299,8 @@ fn is_strict(schema: &Value) -> bool {
 
 /// The schemas in one that is strict.
 #[cfg(any(feature = "openai", feature = "anthropic"))]
-fn within(fields: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    let named = |word: &str| fields.get(word).and_then(Value::as_object).into_iter().flat_map(Map::values);
+fn within(fields: &serde_json::Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let named = |word: &str| fields.get(word).and_then(Value::as_object).into_iter().flat_map(serde_json::Map::values);
     let choices = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
     named("properties").chain(named("$defs")).chain(fields.get("items")).chain(choices)
 }

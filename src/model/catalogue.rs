@@ -66,12 +66,11 @@ impl KnownProvider {
     /// ([`Params::answer_schema`](super::Params::answer_schema)); else the model is told it in words. The answer is checked either way.
     #[must_use]
     pub fn gives_schema(&self, model: &str) -> bool {
-        let takes = match self.api {
-            #[cfg(feature = "anthropic")]
-            Api::AnthropicMessages => takes_schema(model),
-            _ => true,
-        };
-        self.quirks.answer == AnswerField::Schema && takes
+        #[cfg(feature = "anthropic")]
+        let refuses = self.api == Api::AnthropicMessages && !takes_schema(model);
+        #[cfg(not(feature = "anthropic"))]
+        let (refuses, _) = (false, model);
+        self.quirks.answer == AnswerField::Schema && !refuses
     }
 
     #[cfg(any(feature = "openai", feature = "anthropic"))]

@@ -69,6 +69,11 @@ impl Model for Held {
     }
 }
 
+/// A number of a node's payload, once it has it.
+fn field(node: &Node, name: &str) -> Option<u64> {
+    node.payload.fields().get(name)?.as_u64()
+}
+
 /// The governor's node, as soon as it is as the test wants it.
 async fn governor(runtime: &Runtime, is_so: impl Fn(&Node) -> bool) -> Node {
     loop {
@@ -97,7 +102,7 @@ async fn sessions_of_one_key_wait_for_their_turn() {
     let runtime = Runtime::builder().store(folder.path().join("store")).model(model.clone()).start().await.unwrap();
     let [a, b, c] = sessions::<3>(&runtime, folder.path()).await;
     let first = a.prompt("go").await.unwrap();
-    governor(&runtime, |node| node.payload.fields()["in_flight"] == 1).await;
+    governor(&runtime, |node| field(node, "in_flight") == Some(1)).await;
     let second = b.prompt("go").await.unwrap();
     governor(&runtime, |node| node.queue == 1).await;
     let third = c.prompt("go").await.unwrap();
@@ -118,7 +123,7 @@ async fn sessions_of_one_key_wait_for_their_turn() {
     for receipt in [first, third] {
         assert_eq!(receipt.wait().await.unwrap().text, "done");
     }
-    governor(&runtime, |node| node.payload.fields()["in_flight"] == 0 && node.queue == 0).await;
+    governor(&runtime, |node| field(node, "in_flight") == Some(0) && node.queue == 0).await;
     assert_eq!(model.at_once_most.load(Ordering::SeqCst), 1);
     assert!(runtime.shutdown().await.is_empty());
 }
@@ -142,7 +147,7 @@ async fn one_wait_of_a_provider_stills_all_sessions_of_its_key() {
     let [a, b, c] = sessions::<3>(&runtime, folder.path()).await;
     c.configure(|settings| settings.model = "two/m".parse().unwrap()).await.unwrap();
     let _refused = a.prompt("go").await.unwrap();
-    let is_still = |node: &Node| node.payload.fields()["still_ms"].as_u64().is_some_and(|ms| ms > 0);
+    let is_still = |node: &Node| field(node, "still_ms").is_some_and(|ms| ms > 0);
     let node = governor(&runtime, is_still).await;
     let stilled = b.prompt("go").await.unwrap();
     governor(&runtime, |node| node.queue == 1).await;

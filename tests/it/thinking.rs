@@ -40,7 +40,7 @@ fn sent(server: &FaultServer) -> Value {
     serde_json::from_str(&server.seen().last().unwrap().body).unwrap()
 }
 
-/// THINKING-004, THINKING-005, THINKING-008, THINKING-009, THINK-ERR-001, THINK-ERR-002, THINK-ERR-004: each API is told in its own
+/// THINKING-004, THINKING-005, THINKING-008, THINKING-009, THINK-ERR-002, THINK-ERR-004: each API is told in its own
 /// words, which a strict server takes, and of a level that the model lacks the nearest one. DeepSeek's own API has a switch and a
 /// word, so THINKING-009 is that of Qwen's; Gemini's budget is in the record that the API has for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -117,7 +117,7 @@ fn a_bound_within_a_choice_ends_the_check() {
 #[test]
 fn long_lists_and_texts_take_steps() {
     let names: Vec<String> = (0..1_600).map(|n| format!("n{n}")).collect();
-    let object: Map<String, Value> = names.iter().map(|name| (name.clone(), json!(1))).collect();
+    let object: serde_json::Map<String, Value> = names.iter().map(|name| (name.clone(), json!(1))).collect();
     for (schema, value) in [
         (json!({"enum": names}), json!("none")),
         (json!({"const": names}), json!(names)),

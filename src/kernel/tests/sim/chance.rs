@@ -385,7 +385,7 @@ impl World {
                 Report::Returned { result: ToolResult::failed(ErrorReason::Aborted, "stopped") }.of(ticket)
             }
             // Hooks are asked before the tool is, so one that has put a question is past them.
-            (Job::Call, false) if self.rng.percent(5) && !self.has_asked(ticket) => {
+            (Job::Call, false) if self.rng.percent(5) && !self.asked.contains(&ticket) => {
                 Report::Gated { gated: Box::new(self.gated(ticket)) }.of(ticket)
             }
             (Job::Call, false) if self.rng.percent(20) => {
@@ -412,10 +412,6 @@ impl World {
         let shown = self.rng.pick(&[None, Some(vec![Shown::Kept(0, items), Shown::New(Box::new(note))])]);
         let reminders = self.rng.pick(&[vec![], vec!["remember".to_owned()]]);
         Prepared { turn, shown, reminders, ..Prepared::default() }
-    }
-
-    fn has_asked(&self, call: Seq) -> bool {
-        self.state.open.values().any(|open| matches!(open, Open::Ask(ask) if ask.call == call))
     }
 
     /// What a hook made of a call, by chance.

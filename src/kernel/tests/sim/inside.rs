@@ -15,6 +15,8 @@ impl World {
     /// A running call asks: a few questions, so that some come again.
     pub(super) fn put_question(&mut self) -> Result<(), Broken> {
         let running = self.state.calls().filter(|(_, call)| call.state == CallState::Running);
+        // One that has reported asks nothing more.
+        let running = running.filter(|(ticket, _)| !self.mailbox.has_report(*ticket));
         let running: Vec<_> = running.map(|(ticket, call)| (ticket, call.attempts)).collect();
         if running.is_empty() {
             return Ok(());
@@ -26,6 +28,7 @@ impl World {
             true => vec![Access::new("bash", self.rng.pick(&["*", "x"]))],
             false => Vec::new(),
         };
+        self.asked.insert(call);
         let question = Arc::new(Question::new(self.rng.pick(&["Go on?", "Really?"])));
         self.signal(&PutQuestion { call, attempt: Some(attempt), access, question }.to(ReplyTo::NOBODY))
     }

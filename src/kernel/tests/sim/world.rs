@@ -1,6 +1,6 @@
 //! A session with its tape, its workers, its children and its host: everything that can be late, fail and die.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tamtam::{
     Millis, Seq,
@@ -110,6 +110,8 @@ pub(super) struct World {
     pub(super) report_deaths: u32,
     /// How often each call was really started, over all incarnations of the session.
     pub(super) ran: BTreeMap<Seq, u32>,
+    /// The calls that have put a question, over all incarnations of the session.
+    pub(super) asked: BTreeSet<Seq>,
     pub(super) family: Family,
     /// The owner of before, where another node took the session over and it does not know.
     pub(super) ghost: Option<Ghost>,
@@ -184,6 +186,7 @@ impl World {
             poisoned_ticket: None,
             report_deaths: 0,
             ran: BTreeMap::new(),
+            asked: BTreeSet::new(),
             family: Family::default(),
             ghost: None,
         }
