@@ -401,8 +401,10 @@ fn calm_report(ticket: Seq, worker: Worker) -> Input {
         (Job::Summary, _) => Report::Summarised { result: Ok(("sum".into(), Default::default())), lost: 0 }.of(ticket),
         (Job::Request, false) => {
             let text = AnswerPart::Text { text: "done".to_owned(), extra: None };
-            Report::Answered { answer: ModelAnswer::new(vec![text], tamtam::session::Finish::Stop), calls: Vec::new() }
-                .of(ticket)
+            let mut answer = ModelAnswer::new(vec![text], tamtam::session::Finish::Stop);
+            // An estimate may be more than a small window leaves for the answer.
+            answer.usage.output = 1;
+            Report::Answered { answer, calls: Vec::new() }.of(ticket)
         }
         (Job::Request, true) => Report::CutOff { partial: Vec::new(), thrown_away: 0 }.of(ticket),
         (Job::Call, false) => Report::Returned { result: ToolResult::ok("ok") }.of(ticket),
