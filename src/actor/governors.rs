@@ -10,8 +10,7 @@
 //! the wait before has [`WAIT_MAX`], and ends with its turn.
 //!
 //! A request that nothing holds back takes four short locks: the table's, and its governor's when it asks, at the head of its answer
-//! and at its end. A change must take no other
-//! lock under them but the governor's under the table's, and wake nobody under them.
+//! and at its end. A change must take no other lock under them but the governor's under the table's, and wake nobody under them.
 
 use std::{
     collections::HashMap,

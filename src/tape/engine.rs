@@ -56,14 +56,12 @@ use crate::words::ids::{Millis, Seq, SessionId};
 /// # A lost claim
 ///
 /// An engine whose claims can end without their writer, as a lease does, says so: the next append fails as
-/// [`TapeError::Claimed`], with the new owner, as [`TapeError::Missing`], if the session was erased, or as
-/// [`TapeError::Lost`]. Where it learns of the loss
-/// while no append is under way, it calls the tape's `notify` with that error, unasked and once. An append that
-/// was under way is answered first: where it was written before the loss, as written, and the loss is told at once behind it. The
-/// runtime then ends the session's
-/// workers at once, appends and publishes nothing more, and gives the writer back; who waits is told
-/// [`SendError::Storage`](crate::SendError::Storage) with the error. Until then nothing of the old owner may be written: the engine
-/// must refuse it by itself. The engines of this library never lose a claim.
+/// [`TapeError::Claimed`], with the new owner, as [`TapeError::Missing`], if the session was erased, or as [`TapeError::Lost`].
+/// Where it learns of the loss while no append is under way, it calls the tape's `notify` with that error, unasked and once. An
+/// append that was under way is answered first: where it was written before the loss, as written, and the loss is told at once
+/// behind it. The runtime then ends the session's workers at once, appends and publishes nothing more, and gives the writer back;
+/// who waits is told [`SendError::Storage`](crate::SendError::Storage) with the error. Until then nothing of the old owner may be
+/// written: the engine must refuse it by itself. The engines of this library never lose a claim.
 ///
 /// # Which threads
 ///
