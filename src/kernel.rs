@@ -88,7 +88,7 @@ pub use reply::Disposition;
 pub(crate) use reply::{CarriedOut, Receipt, Reply, ReplyTo, Stop};
 pub(crate) use report::{NoSummary, Report};
 pub use settings::{CompactionSettings, Layer, Mode, PromptSection, RestartPolicy, Settings, Switched};
-pub use state::{State, Turn, TurnEnd, Waiting};
+pub use state::{Ahead, State, Turn, TurnEnd, Waiting};
 pub(crate) use turn::advance::{LAST_STEP_REMINDER, LAST_STEP_SHAPED};
 pub use turn::agent::{AgentChoice, AgentParts};
 pub(crate) use turn::due::Due;

@@ -26,6 +26,7 @@ pub(crate) mod price;
 mod request;
 pub(crate) mod scripted;
 mod secret;
+mod steers;
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
@@ -86,6 +87,7 @@ pub(crate) use request::bound_parts;
 pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
 pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;
+pub use steers::{Steered, Steers};
 pub use thinking::{BadThinking, Thinking, known_thinking};
 
 #[cfg(feature = "_wire")]

@@ -32,8 +32,8 @@ use std::{sync::Arc, time::Duration};
 
 pub use crate::kernel::context::{FileOperations, Fullness, SUMMARY_SYSTEM, estimated_tokens};
 pub use crate::kernel::{
-    AgentChoice, AgentParts, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind, BillLine, Branch,
-    BranchRequest, BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted,
+    AgentChoice, AgentParts, Ahead, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind, BillLine,
+    Branch, BranchRequest, BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted,
     CompactionReason, CompactionSettings, ContextState, Disposition, Down, DownReason, Entry, Extent, ForkMade, Gated,
     Grant, Granted, Learned, Limits, Link, Merged, Mode, NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch,
     OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTable, OpenTask, OpenTaskAsk, OpenWait, Origin, Pin,

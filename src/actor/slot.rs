@@ -42,7 +42,7 @@ use crate::{
     actor::shared::Shared,
     error::SendError,
     event::{Event, EventStream, Ring},
-    kernel::{BeginAnchor, CarriedOut, Command, CommandEnd, Reply, ReplyTo, Report, State},
+    kernel::{BeginAnchor, CarriedOut, Command, CommandEnd, NoteSent, Reply, ReplyTo, Report, State},
     lock::Lock,
     tape::{self, TapeError},
     words::ids::{Millis, Seq, SessionId},
@@ -242,6 +242,15 @@ impl Slot {
     /// Whether a worker of the ticket has reported, and the report is not recorded yet.
     pub(crate) fn has_report(&self, ticket: Seq) -> bool {
         self.in_inbox(|inbox| inbox.mailbox.has_report(ticket)).unwrap_or_default()
+    }
+
+    /// Takes the word of a worker that the provider has a message. One of an earlier incarnation is ignored: the message waits all the
+    /// same.
+    pub(crate) fn note_sent(&self, incarnation: u32, note: NoteSent) {
+        self.in_inbox(|inbox| {
+            inbox.mailbox.note_sent(incarnation, note);
+            inbox.waker.wake();
+        });
     }
 
     /// When the actor must look again without a wake.

@@ -205,17 +205,20 @@ async fn answered(
 }
 
 /// What the answer pipes make of an answer. Its texts are shown now, where they were held back until the pipes had seen them.
-async fn through_hooks(post: &WorkerContext, answer: ModelAnswer) -> ModelAnswer {
+async fn through_hooks(post: &WorkerContext, mut answer: ModelAnswer) -> ModelAnswer {
     let hooks = &post.shared.hooks;
     if !hooks.see_answers() || answer.parts.is_empty() {
         return answer;
     }
-    let answer = hooks.on_answer(&post.hook_context(), answer, &|failure| post.hook_failed(failure)).await;
+    // What became of messages is the provider's word alone.
+    let steered = std::mem::take(&mut answer.steered);
+    let mut answer = hooks.on_answer(&post.hook_context(), answer, &|failure| post.hook_failed(failure)).await;
     for (sub, part) in (1..).zip(&answer.parts) {
         if let AnswerPart::Text { text, .. } = part {
             post.show(sub, EventKind::TextDelta { text: text.clone() });
         }
     }
+    answer.steered = steered;
     answer
 }
 

@@ -10,7 +10,8 @@ use crate::{
     error::SendError,
     event::{EVENT_VERSION, Event, EventId, EventKind},
     hook::{HookContext, HookFailure},
-    kernel::Report,
+    kernel::{NoteSent, Report},
+    model::Steers,
     tool::SessionRef,
     words::ids::Seq,
     words::message::Message,
@@ -33,6 +34,16 @@ impl WorkerContext {
     /// Reports the outcome to the slot. Call it when nothing of the work is left; the first report of a ticket counts.
     pub(crate) fn report(&self, report: Report) {
         self.slot.report(self.incarnation, self.ticket, report);
+    }
+
+    /// The line on which steering messages go into the answer of the request. What the provider takes is noted on the tape.
+    pub(crate) fn steers(&self) -> Steers {
+        let (slot, incarnation, request) = (Arc::downgrade(&self.slot), self.incarnation, self.ticket);
+        Steers::new(move |message| {
+            if let Some(slot) = slot.upgrade() {
+                slot.note_sent(incarnation, NoteSent { request, message: message.clone() });
+            }
+        })
     }
 
     /// Shows a provisional event to listeners and observers.

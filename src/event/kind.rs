@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     event::{BranchEvent, BudgetThen, shown},
     kernel::{
-        AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Repeats,
+        Ahead, AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Repeats,
         ShownTasks, Tie,
     },
     model::{ErrorKind, RetryClass},
@@ -55,6 +55,17 @@ pub enum EventKind {
         message: Arc<Message>,
         /// The delivery that its sender chose.
         delivery: Delivery,
+    },
+    /// A waiting message that steers was sent into the answer that is being made, or the provider said what became of it. It is
+    /// delivered once, whatever becomes of it there.
+    SteeringMoved {
+        /// The message.
+        message: MessageId,
+        /// Where it is now.
+        to: Ahead,
+        /// Why it came back, in the provider's words where it gave any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// Messages were put into the model's context.
     Delivered {

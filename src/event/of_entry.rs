@@ -10,8 +10,8 @@ use crate::{
     event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        AskClosedWhy, Breach, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk,
-        Outcome, Prepared, Record, RequestOpened, State, TaskAsk, ask_digest,
+        Ahead, AskClosedWhy, Breach, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction,
+        OpenTaskAsk, Outcome, Prepared, Record, RequestOpened, State, TaskAsk, ask_digest,
     },
     model::ModelAnswer,
     permission::offers,
@@ -22,8 +22,11 @@ use crate::{
 
 /// The durable events of one entry, in order. `before` is the state that the entry was applied to.
 pub(crate) fn events_of<'a>(before: &'a State, entry: &'a Entry) -> impl Iterator<Item = Event> + use<'a> {
-    let kinds =
-        kinds_of(before, entry).into_iter().chain(withdrawn_by(before, entry)).chain(begun_after(before, entry));
+    let kinds = kinds_of(before, entry)
+        .into_iter()
+        .chain(withdrawn_by(before, entry))
+        .chain(begun_after(before, entry))
+        .chain(moved_ahead(before, entry));
     let session = match &entry.record {
         Record::State(state) => state.session.clone(),
         _ => before.session.clone(),
@@ -62,6 +65,23 @@ fn withdrawn_by(before: &State, entry: &Entry) -> impl Iterator<Item = EventKind
     let open = call.map(|call| before.open_questions(call)).unwrap_or_default();
     let why = Some(AskClosedWhy::Withdrawn);
     open.into_iter().map(move |ask| EventKind::AskClosed { ask, grant: None, why, who: None, rules: Vec::new() })
+}
+
+/// The steering messages that went into an answer, and what became of them with the entry.
+fn moved_ahead<'a>(before: &'a State, entry: &'a Entry) -> impl Iterator<Item = EventKind> + use<'a> {
+    let steered = match &entry.record {
+        Record::Answer { answer, .. } => Some(&answer.steered[..]),
+        Record::Request(_) | Record::RequestFailed { .. } | Record::Recovered { .. } | Record::TurnFinished { .. } => {
+            Some(&[][..])
+        }
+        _ => None,
+    };
+    let moved = steered.into_iter().flat_map(|steered| before.moved_ahead(steered));
+    moved.map(|(message, to, why)| EventKind::SteeringMoved {
+        message: message.clone(),
+        to,
+        why: why.map(str::to_owned),
+    })
 }
 
 /// The tasks that waited for room, and for which the entry made some. They come after the entry's own events.
@@ -172,6 +192,7 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
                 repeats,
             }
         }
+        Record::Sent { id } => EventKind::SteeringMoved { message: id.clone(), to: Ahead::Sent, why: None },
         Record::Granted { grant: Grant::Unheard, who, .. } => {
             let why = Some(AskClosedWhy::Unheard);
             EventKind::AskClosed { ask: ticket, grant: None, why, who: who.clone(), rules: Vec::new() }

@@ -76,13 +76,13 @@ impl State {
             Record::Accepted { message, delivery, agent, added } => {
                 let words = seen::words(message, *added);
                 let (message, agent) = (message.clone(), agent.clone());
-                let waiting = Waiting { seq: entry.seq, message, delivery: *delivery, agent };
+                let waiting = Waiting { seq: entry.seq, message, delivery: *delivery, agent, ahead: None };
                 self.accept(waiting, words);
             }
             Record::Edited { message } => {
                 let all = self.queue.iter_mut().chain(self.steering.iter_mut());
                 all.filter(|waiting| waiting.message.id == message.id)
-                    .for_each(|waiting| waiting.message = message.clone());
+                    .for_each(|waiting| (waiting.message, waiting.ahead) = (message.clone(), None));
             }
             Record::Withdrawn { id } => {
                 self.queue.retain(|waiting| waiting.message.id != *id);
@@ -91,6 +91,7 @@ impl State {
                     self.task_withdrawn();
                 }
             }
+            Record::Sent { id } => self.note_sent(id),
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
             Record::Prepared(prepared) => self.take_prepared(entry.seq, ticket, prepared),
@@ -100,6 +101,7 @@ impl State {
                 self.take_answer(entry.seq, ticket, answer, *interrupted, charge.unwrap_or_default());
             }
             Record::RequestFailed { learned, .. } => {
+                self.move_ahead(&[]);
                 if let (Some(Open::Request(request)), Some(learned)) = (self.open.remove(&ticket), learned) {
                     self.take_refusal(request, *learned);
                 }
@@ -193,6 +195,7 @@ impl State {
                 self.open.retain(|open| !matches!(open, Open::Wait(_)));
             }
             Record::Recovered { n, resumed } => {
+                self.move_ahead(&[]);
                 // The host that had a branch summed up is gone too. If it still brings a summary, it finds the ticket closed.
                 self.open.retain(|open| !matches!(open, Open::Branch(_)));
                 // From the last entry on no process ran the turn, so its clock stops there.

@@ -38,6 +38,7 @@ pub(crate) use crate::kernel::{
     },
     turn::{
         advance::{Abort, GoOn, Pause, Resume},
+        ahead::NoteSent,
         answer_ask::AnswerAsk,
         edit::{ClearQueue, EditMessage, WithdrawMessage},
         end::End,
@@ -302,4 +303,5 @@ commands! {
     "task_ask_over" => TaskAskOver,
     "switch_agent" => SwitchAgent,
     "put_question" => PutQuestion,
+    "note_sent" => NoteSent,
 }

@@ -27,7 +27,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    kernel::{Command, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Input, Reply, ReplyTo, Report, State},
+    kernel::{Command, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Input, NoteSent, Reply, ReplyTo, Report, State},
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq},
 };
@@ -189,6 +189,13 @@ impl Mailbox {
         is_news
     }
 
+    /// Takes in the word of a worker that a provider has a message for its answer. That of an earlier incarnation is dropped.
+    pub(crate) fn note_sent(&mut self, incarnation: u32, note: NoteSent) {
+        if incarnation == self.incarnation {
+            self.put(Input::Command { reply: ReplyTo::NOBODY, command: note.into(), id: None });
+        }
+    }
+
     fn put(&mut self, input: Input) {
         self.waiting.insert(self.arrivals, Waiting { input, flags: Flags::default() });
         self.arrivals += 1;
@@ -217,7 +224,11 @@ impl Mailbox {
         let timer = due.filter(|due| !is_alone && self.timed != Some(*due));
         self.timed = timer.or(self.timed);
         match batch.is_empty() && timer.is_none() {
-            true => Act::Rest,
+            true => {
+                // What the disk refused has left, so nothing is due because of it.
+                self.refused = None;
+                Act::Rest
+            }
             false => self.take(batch, timer.map(|_| Input::Timer)),
         }
     }

@@ -84,6 +84,12 @@ pub enum Record {
         /// The message.
         id: MessageId,
     },
+    /// A waiting message was taken by the provider for the answer that is being made: the ticket is that of the request. It waits all
+    /// the same.
+    Sent {
+        /// The message.
+        id: MessageId,
+    },
     /// Messages were put into the model's context. Begins a turn where none is running.
     Delivered {
         /// The messages, in order.

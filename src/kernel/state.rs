@@ -314,6 +314,24 @@ pub struct Waiting {
     /// The agent of the turn that reads the message; `None` for the one that is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentChoice>,
+    /// How far the message has come on its way into the answer that is being made; `None` for one that was not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<Ahead>,
+}
+
+/// How far a waiting message has come on its way into the answer that is being made. It waits all the same. Part of the stored form of
+/// a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Ahead {
+    /// The provider has taken it for the running request.
+    Sent,
+    /// The provider has begun a further answer with it; the next request delivers it.
+    Committed,
+    /// It came back, and only waits.
+    Returned,
 }
 
 impl Waiting {

@@ -11,6 +11,7 @@
 
 pub(super) mod advance;
 pub(super) mod agent;
+pub(super) mod ahead;
 pub(super) mod answer_ask;
 pub(super) mod batch;
 pub(super) mod due;

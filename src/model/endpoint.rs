@@ -75,6 +75,9 @@ pub struct Quirks {
     /// [`HttpOptions::first_timeout`]. At its end the request fails as [`ErrorKind::Silent`](super::ErrorKind::Silent), which a
     /// session does not retry, because the server would start over.
     pub first_timeout: Option<Duration>,
+    /// Whether requests go over a WebSocket, where the provider takes steering messages in mid-answer (Responses, with the feature
+    /// `websocket`). A server that has none is asked over HTTP.
+    pub websocket: bool,
 }
 
 impl Quirks {
@@ -90,6 +93,7 @@ impl Quirks {
         images: None,
         image_bytes_max: 20 << 20,
         first_timeout: None,
+        websocket: false,
     };
 }
 

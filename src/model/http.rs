@@ -12,6 +12,8 @@ mod exchange;
 #[cfg(feature = "web-fetch")]
 mod page;
 mod public;
+#[cfg(feature = "websocket")]
+mod socket;
 
 use std::{
     fmt,
@@ -126,6 +128,11 @@ impl HttpModel {
             .header(reqwest::header::CONTENT_TYPE, "application/json")
             .header(reqwest::header::ACCEPT, "text/event-stream")
             .body(body);
+        self.with_headers(post, trace)
+    }
+
+    /// The request with its key and what it carries on.
+    fn with_headers(&self, post: reqwest::RequestBuilder, trace: Option<&TraceContext>) -> reqwest::RequestBuilder {
         let trace = trace
             .into_iter()
             .flat_map(|trace| [("traceparent", Some(trace.traceparent())), ("tracestate", trace.tracestate())]);
@@ -297,7 +304,14 @@ impl Model for HttpModel {
         deltas: &'a mut dyn Deltas,
     ) -> BoxFuture<'a, Result<ModelAnswer, ModelError>> {
         Box::pin(async {
-            let answer = self.run(request, deltas).await.map_err(|error| of_files(error, request))?;
+            #[cfg(feature = "websocket")]
+            let over_socket = socket::run(self, request, deltas).await.map_err(|error| of_files(error, request))?;
+            #[cfg(not(feature = "websocket"))]
+            let over_socket = None;
+            let answer = match over_socket {
+                Some(answer) => answer,
+                None => self.run(request, deltas).await.map_err(|error| of_files(error, request))?,
+            };
             Ok(ModelAnswer { by: Some(self.id.clone()), ..answer })
         })
     }

@@ -23,7 +23,7 @@ use crate::{
     words::usage::Usage,
 };
 
-use super::{AnswerSchema, Thinking};
+use super::{AnswerSchema, Steered, Steers, Thinking};
 
 /// One model request, complete: a model needs nothing else to answer it, or to answer it again. Never stored; the tape has its
 /// parts.
@@ -49,6 +49,8 @@ pub struct Request {
     pub labels: Labels,
     /// The trace that the request carries on, as `traceparent` and `tracestate`; `None` outside of one.
     pub trace: Option<TraceContext>,
+    /// The steering messages that come while the answer is being made. A model may leave them alone.
+    pub steers: Steers,
 }
 
 impl Request {
@@ -57,7 +59,8 @@ impl Request {
     pub fn new(history: History) -> Request {
         let (system, tools, params) = (Arc::default(), Arc::default(), Params::default());
         let (session, labels) = (None, Labels::default());
-        Request { system, tools, history, reminder: None, params, key: String::new(), session, labels, trace: None }
+        let (key, trace, steers) = (String::new(), None, Steers::default());
+        Request { system, tools, history, reminder: None, params, key, session, labels, trace, steers }
     }
 }
 
@@ -330,6 +333,9 @@ pub struct ModelAnswer {
     /// where it differs from the model that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ModelRef>,
+    /// What became of the messages that were sent into this answer. A tape keeps it with the answer; the history does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steered: Vec<Steered>,
     /// Kept rendering.
     #[serde(skip)]
     pub(crate) fragment: Fragment,
@@ -345,6 +351,7 @@ impl ModelAnswer {
             usage: Usage::default(),
             model: String::new(),
             by: None,
+            steered: Vec::new(),
             fragment: Fragment::default(),
         }
     }

@@ -8,4 +8,6 @@ mod body;
 mod read;
 
 pub(crate) use body::body;
+#[cfg(feature = "websocket")]
+pub(crate) use body::{create, steer};
 pub(crate) use read::ResponsesReading;

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "tools")]
 mod adapter;
+#[cfg(all(unix, feature = "websocket"))]
+mod ahead;
 mod answers;
 mod back;
 mod branch;

@@ -9,6 +9,8 @@ pub(crate) mod fault_server;
 pub(crate) mod marked;
 #[allow(dead_code, reason = "the tests of the program use more of it")]
 pub(crate) mod rng;
+#[cfg(all(unix, feature = "websocket"))]
+pub(crate) mod socket_server;
 #[cfg(feature = "http")]
 pub(crate) mod streams;
 #[cfg(feature = "http")]

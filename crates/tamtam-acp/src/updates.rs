@@ -16,7 +16,7 @@ use std::{
 use serde_json::{Value, json};
 use tamtam::{
     Event, EventKind, Message, MessageId, Part, Seq,
-    session::{CallId, OpenCall, Role, ToolPart, ToolState},
+    session::{Ahead, CallId, OpenCall, Role, ToolPart, ToolState},
 };
 
 use crate::{
@@ -186,6 +186,14 @@ impl Updates {
                 if !is_own(&message.id) {
                     self.waits(message);
                 }
+            }
+            EventKind::SteeringMoved { message, to, .. } => {
+                let state = match to {
+                    Ahead::Sent => "sent",
+                    Ahead::Committed => "committed",
+                    _ => "returned",
+                };
+                updates.push(receipt(message, state, event));
             }
             EventKind::Withdrawn { message } => {
                 self.waiting.remove(message);

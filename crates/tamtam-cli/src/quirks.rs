@@ -14,6 +14,7 @@ const ALL: [(&str, &str); 6] = [
     ("schema", "plain or gemini"),
     ("thinking", "effort, record, switch or budget"),
     ("cache_marks", "true or false"),
+    ("websocket", "true or false"),
     ("image_bytes_max", "a number of bytes"),
 ];
 
@@ -65,6 +66,7 @@ impl Quirk {
                 }
             }
             "cache_marks" => quirks.auto_cache = value.parse().ok()?,
+            "websocket" => quirks.websocket = value.parse().ok()?,
             _ => quirks.image_bytes_max = value.replace('_', "").parse().ok()?,
         }
         Some(())

@@ -11,7 +11,11 @@ mod work;
 
 use std::collections::BTreeMap;
 
-use tamtam::{EventKind, Millis, Part, Seq, permission::Offer, session::BranchEvent};
+use tamtam::{
+    EventKind, Millis, Part, Seq,
+    permission::Offer,
+    session::{Ahead, BranchEvent},
+};
 
 use super::{escape, typed::more_answers};
 pub(super) use status::Status;
@@ -202,6 +206,15 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
         EventKind::Steered { message, .. } => format!("» steering: {}", escape::short(&message.text(), NOTE_MAX)),
         EventKind::Queued { message, .. } => format!("» queued: {}", escape::short(&message.text(), NOTE_MAX)),
         EventKind::Withdrawn { message } => format!("» withdrawn: {}", escape::line(message.as_str())),
+        EventKind::SteeringMoved { message, to, why } => {
+            let id = escape::line(message.as_str());
+            match (to, why) {
+                (Ahead::Sent, _) => format!("» the model has {id}, and stops to read it"),
+                (Ahead::Committed, _) => format!("» the model goes on with {id}"),
+                (_, Some(why)) => format!("» {id} waits for the next step: {}", escape::short(why, NOTE_MAX)),
+                (_, None) => format!("» {id} waits for the next step"),
+            }
+        }
         EventKind::Budget { ask: Some(_), breach, text, .. } => {
             format!("? {text}\n  {}", more_answers(breach.resource))
         }

@@ -15,6 +15,13 @@ const POLICIES = [
 const asDelivery = (value) => (['queue', 'reject'].includes(value) ? value : { steer: value });
 const asBody = (value) => (['queue', 'reject'].includes(value) ? { delivery: value } : { delivery: 'steer', steering: value });
 
+// Where a message is that waits for its delivery.
+const whereabouts = ({ ahead, why }) => ({
+  sent: 'the model has it, and stops to read it',
+  committed: 'the model goes on with it',
+  returned: `came back${why ? `: ${why}` : ''}, waits for the next step`,
+})[ahead] ?? 'not delivered yet';
+
 export class Composer {
   /** `sent(message)` hears of each message on its way, `gone(id)` of one that was refused. */
   constructor(id, { sent, gone }) {
@@ -79,7 +86,7 @@ export class Composer {
 
   row(message) {
     const before = message.disposition?.queued?.before;
-    const steps = message.stage === 'sent' ? 'sent …' : [`accepted ${clock(message.accepted)}`, message.seq && `entry ${message.seq}`, before > 0 && `${before} before it`, 'not delivered yet']
+    const steps = message.stage === 'sent' ? 'sent …' : [`accepted ${clock(message.accepted)}`, message.seq && `entry ${message.seq}`, before > 0 && `${before} before it`, whereabouts(message)]
       .filter(Boolean).join(' · ');
     return h('li', { class: `stage-${message.stage}` }, h('span', { class: 'words' }, message.text), h('span', { class: 'receipt' }, `${policy(message.delivery)} · ${steps}`),
       message.stage === 'accepted' && button('Take back', () => this.withdraw(message), { class: 'plain', 'aria-label': `Take back: ${message.text.slice(0, 60)}` }));

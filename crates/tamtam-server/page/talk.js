@@ -50,7 +50,7 @@ export function older(talk, messages) {
 export function begin(talk, { now, waiting = [], asks = [], tasks = [] }) {
   const turn = now?.turn ? { seq: now.turn, step: now.step ?? 0 } : null;
   const items = asks.reduce((all, ask) => (isOwn(ask) ? patchCall({ items: all }, { call: ask.call }, { state: 'asking', ask: ask.ask }).items : all), talk.items);
-  return { ...talk, items, turn, left: now?.left ?? null, waiting: waiting.map(({ seq, message, delivery }) => ({ id: message.id, text: textOf(message), delivery, stage: 'accepted', seq,
+  return { ...talk, items, turn, left: now?.left ?? null, waiting: waiting.map(({ seq, message, delivery, ahead }) => ({ id: message.id, ...(ahead && { ahead }), text: textOf(message), delivery, stage: 'accepted', seq,
       accepted: message.time?.created })),
     asks: new Map(asks.map((ask) => [ask.ask, ask])), tasks: new Map(tasks.map((task) => [task.ticket, task])) };
 }
@@ -123,6 +123,13 @@ export function onItsWay(talk, message) {
   return { ...talk, items: put(talk.items, there, { ...item, accepted: item.accepted ?? message.accepted }) };
 }
 
+// Where a message is that was sent into the running answer. It waits all the same.
+function moved(talk, event) {
+  const at = talk.waiting.findIndex((message) => message.id === event.message);
+  if (at < 0) return talk;
+  return { ...talk, waiting: put(talk.waiting, at, { ...talk.waiting[at], ahead: event.to, why: event.why }) };
+}
+
 const withdraw = (talk, id) => ({ ...talk, waiting: talk.waiting.filter((message) => message.id !== id) });
 
 // A question of a task names a call of the task, not one of this session.
@@ -151,6 +158,7 @@ const FOLDS = {
   queued: (talk, event) => onItsWay(talk, waits(event)),
   steered: (talk, event) => onItsWay(talk, waits(event)),
   queue_edited: (talk, event) => onItsWay(talk, { id: event.message.id, text: textOf(event.message), stage: 'accepted' }),
+  steering_moved: (talk, event) => moved(talk, event),
   withdrawn: (talk, event) => withdraw(talk, event.message.id ?? event.message),
   turn_started: (talk, event) => ({ ...delivered(talk, event), turn: { seq: event.turn, step: 0, since: event.time } }),
   delivered,

@@ -6,7 +6,10 @@ use axum::{Json, extract::State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tamtam::{Delivery, Message, MessageId, Receipt, Seq, Session, session::MessageCursor};
+use tamtam::{
+    Delivery, Message, MessageId, Receipt, Seq, Session,
+    session::{Ahead, MessageCursor},
+};
 
 use crate::{
     answer::{Accepted, Done},
@@ -128,6 +131,9 @@ pub(crate) struct WaitingShown {
     message: Arc<Message>,
     /// What its sender chose.
     delivery: Delivery,
+    /// How far it has come on its way into the answer that is being made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<Ahead>,
 }
 
 async fn all_waiting(session: &Session) -> Answered<Vec<WaitingShown>> {
@@ -136,6 +142,7 @@ async fn all_waiting(session: &Session) -> Answered<Vec<WaitingShown>> {
         seq: one.seq,
         message: one.message.clone(),
         delivery: one.delivery,
+        ahead: one.ahead,
     };
     Ok(state.steering.iter().chain(&state.queue).map(shown).collect())
 }

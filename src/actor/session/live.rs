@@ -20,6 +20,7 @@ use crate::{
     error::PassivateError,
     event::{Event, events_of},
     kernel::{Decision, Entry, Env, Input, State, decide, decide_and_watch},
+    model::Steers,
     supervisor::{NodeState, shell::ExitError},
     tape::TapeError,
     words::clock::Clock,
@@ -44,9 +45,9 @@ pub(super) enum Then {
 }
 
 /// The handle of the worker of one ticket. Dropping it ends the work; of a child only the watch, and the child goes on. A request
-/// that was cut off ends without it.
+/// that was cut off ends without it. A request has the line on which steering messages go into its answer.
 pub(super) enum Worker {
-    Request(RequestWorker),
+    Request(RequestWorker, Steers),
     Call(CallWorker),
     Summary { _handle: SummaryHandle },
     Child(Watcher),

@@ -21,8 +21,8 @@ use crate::{
         worker::{CallWorker, RequestJob, RequestWorker},
         worker_context::WorkerContext,
     },
-    kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
-    model::governor::Rank,
+    kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, Waiting, compaction_prompt},
+    model::{Steers, UserItem, governor::Rank},
     words::ids::Seq,
 };
 
@@ -43,6 +43,7 @@ impl Live {
                 watcher.know(asks.remove(&ticket).unwrap_or_default());
             }
         }
+        self.offer_steering();
         if !self.slot.may_begin() {
             return;
         }
@@ -71,7 +72,7 @@ impl Live {
         match who {
             Stop::Request(ticket) | Stop::Call(ticket) => match self.workers.get_mut(&ticket) {
                 // The worker stays in `workers` until it has reported: otherwise a running worker would be reported as gone.
-                Some(Worker::Request(worker)) => worker.cut(),
+                Some(Worker::Request(worker, _)) => worker.cut(),
                 Some(Worker::Call(worker)) => worker.stop(),
                 _ => {}
             },
@@ -106,11 +107,14 @@ impl Live {
         let mut post = self.post_in_span(ticket);
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let (model, tools) = (open.model.clone(), self.tools.clone());
+        let mut steers = Steers::default();
         let job = match build::preparing(&self.shared.hooks, &self.state, open) {
             Some(preparing) => RequestJob::Prepare(Box::new(preparing)),
             None => {
                 let mut request = Box::new(build::request(&tools, &self.state, ticket, open));
                 request.trace.clone_from(&post.traced.context);
+                request.steers = post.steers();
+                steers = request.steers.clone();
                 let standing = Standing { rank: self.rank(), tokens: self.state.context.meter.used(open.estimated) };
                 let settings = self.state.settings.clone();
                 RequestJob::Send { model: model.clone(), request, standing, settings, tools }
@@ -123,8 +127,19 @@ impl Live {
         let node = self.shared.registry.worker(&self.node, &format!("request {ticket}"), "request", doing);
         post.traced.node = Arc::downgrade(node.node());
         let Some(worker) = RequestWorker::start(post, job, node) else { return };
-        self.workers.insert(ticket, Worker::Request(worker));
+        self.workers.insert(ticket, Worker::Request(worker, steers));
+        self.offer_steering();
         fault!(self.shared.store.faults(), "session.request_started", self.slot.id.as_str());
+    }
+
+    /// Offers the running request the steering messages that may go into its answer.
+    fn offer_steering(&self) {
+        let worker = self.state.request().and_then(|(ticket, _)| self.workers.get(&ticket));
+        if let Some(Worker::Request(_, steers)) = worker {
+            let item =
+                |waiting: &Waiting| Arc::new(UserItem::new(waiting.message.id.clone(), waiting.message.parts.clone()));
+            steers.offer(self.state.to_send_ahead().map(|waiting| (&waiting.message.id, item(waiting))));
+        }
     }
 
     /// Whose work its requests are.

@@ -107,7 +107,11 @@ impl State {
                 true => (Delivery::Steer(Steering::FinishBatch), Disposition::Steering),
                 false => (Delivery::Queue, Disposition::Queued { before }),
             };
-            self.enqueue(Waiting { seq, message: message.clone(), delivery, agent: None }, disposition, None);
+            self.enqueue(
+                Waiting { seq, message: message.clone(), delivery, agent: None, ahead: None },
+                disposition,
+                None,
+            );
         }
     }
 

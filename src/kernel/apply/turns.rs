@@ -71,6 +71,8 @@ impl State {
     }
 
     pub(super) fn open_request(&mut self, entry: &Entry, request: &RequestOpened) {
+        // What was committed and is not read by this request is read by another.
+        self.move_ahead(&[]);
         // The wait before a retry ends when its request is made.
         self.open.retain(|open| !matches!(open, Open::Wait(_)));
         let opened = OpenRequest {
@@ -112,6 +114,7 @@ impl State {
         if !interrupted {
             self.recoveries = 0;
         }
+        self.move_ahead(&answer.steered);
         self.usage += answer.usage;
         let text = answer.text();
         let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
@@ -149,7 +152,7 @@ impl State {
         });
         // Providers would refuse an empty answer when it is sent back.
         if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
-            self.push(Item::Assistant((**answer).clone()));
+            self.push(Item::Assistant(ModelAnswer { steered: Vec::new(), ..(**answer).clone() }));
         }
         if !interrupted {
             let said = self.history.last().map_or(0, |item| of_item(item));
@@ -167,6 +170,7 @@ impl State {
             |open: &Open| matches!(open, Open::Task(_) | Open::TaskAsk(_) | Open::Compaction(_) | Open::Branch(_));
         self.open.retain(|open| stays(open));
         self.task_turn_ended(&turn, outcome);
+        self.move_ahead(&[]);
         // Steering messages that came too late for this turn go first into the next.
         while let Some(waiting) = self.steering.pop_back() {
             self.queue.push_front(waiting);

@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::{kernel::Abort, tool::ToolResult};
+use crate::{
+    kernel::{Abort, Limits, Outcome, Turn},
+    tool::ToolResult,
+};
 
 fn state() -> State {
     let settings = crate::kernel::Settings::new("/w", "fake/model".parse().unwrap());
@@ -278,4 +281,22 @@ fn what_is_told_that_the_tape_cannot_be_read_leaves_stops_and_reports() {
     assert_eq!(decides(&mut mailbox), [abort(1)], "an incarnation died over it");
     mailbox.recorded();
     assert_eq!(decides(&mut mailbox), [abort(3)]);
+}
+
+/// Found by the simulator: a turn with a limit of time was being ended, the disk refused a command, and that left. The end of the
+/// limit was a due moment from then on, at which there was nothing to do: the actor would have looked again and again.
+#[test]
+fn what_the_disk_refused_and_has_left_makes_nothing_due() {
+    let mut mailbox = awake();
+    let (now, mut state) = (Millis(10_000), state());
+    let limits = Limits { time_ms: Some(200), ..Limits::default() };
+    let turn = Turn { ending: Some(Outcome::Done), limits, ..Turn::default() };
+    (state.turn, state.account.since) = (Some(Arc::new(turn)), Some(now));
+    put(&mut mailbox, &[pause(1)]);
+    assert!(matches!(mailbox.next(&state, now), Act::Decide(_)));
+    assert_eq!(mailbox.refused(&disk(), now).len(), 1, "it has left");
+    let late = now.plus(REFUSED_WAIT);
+    while let Act::Stop(_) = mailbox.next(&state, late) {}
+    assert!(matches!(mailbox.next(&state, late), Act::Rest));
+    assert_eq!(mailbox.due(&state), None);
 }

@@ -285,6 +285,7 @@ pub(in crate::kernel) fn after_answer(answer: &ModelAnswer, last: Option<u32>, a
     let next = match (answer.finish, calls) {
         (Finish::ContentFilter, _) => Next::End(Outcome::Refused),
         (_, true) => Next::Step,
+        (Finish::Steered, false) => Next::Step,
         (Finish::Stop, false) => Next::End(Outcome::Done),
         (Finish::Length, false) => Next::End(Outcome::CutShort),
         (Finish::ToolCalls, false) => failed("the model announced tool calls and sent none"),

@@ -164,7 +164,10 @@ pub(in crate::kernel) fn deliver_steering(draft: &mut Draft<'_>) -> bool {
     let aborting = aborts.map_or(0, |at| at + 1);
     // The first request of a turn already carries the message that began the turn.
     let begins = draft.state.turn.as_ref().is_some_and(|turn| turn.step == 0);
+    // The answer to what the provider has committed has begun, and goes on only if nothing else joins it.
+    let committed = draft.state.committed();
     let take = match draft.state.settings.steering_mode {
+        _ if aborting == 0 && committed > 0 => committed,
         Mode::One => aborting.max(usize::from(!begins)),
         Mode::All => usize::MAX,
     };

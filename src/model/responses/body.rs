@@ -50,6 +50,23 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
     out.into()
 }
 
+/// The same as an event that begins a response over a WebSocket, where `stream` is no field.
+#[cfg(feature = "websocket")]
+pub(crate) fn create(endpoint: &Endpoint, wire: &str, request: &Request) -> String {
+    let body = body(endpoint, wire, request);
+    let body = String::from_utf8_lossy(&body);
+    format!("{{\"type\":\"response.create\",{}", body[1..].replacen(",\"stream\":true", "", 1))
+}
+
+/// The event that sends a message into the response of that name.
+#[cfg(feature = "websocket")]
+pub(crate) fn steer(endpoint: &Endpoint, response: &str, said: &crate::model::UserItem) -> String {
+    let parts = said_by_user(said, Takes::of(endpoint, true));
+    let message = message("user", parts.iter().map(content));
+    let message: Value = serde_json::from_slice(&message).unwrap_or_default();
+    json!({"type": "response.steer", "previous_response_id": response, "input": [message]}).to_string()
+}
+
 /// The plain fields that only this API has.
 fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     let mut fields = vec![("store".to_owned(), false.into())];

@@ -197,6 +197,7 @@ impl ResponsesReading {
         draft.finish = Some(match response["incomplete_details"]["reason"].as_str() {
             Some("max_output_tokens") => Finish::Length,
             Some("content_filter") => Finish::ContentFilter,
+            Some("steered") => Finish::Steered,
             Some(_) => Finish::Unknown,
             None if self.refused => Finish::ContentFilter,
             None if has_calls => Finish::ToolCalls,

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 /// | content-filter | any | no call runs; the turn ends: refused |
 /// | unknown | some | they run, then the next step |
 /// | unknown | none | ends as an error, never silently |
+/// | steered | none | takes the next step, with the message that steered |
+/// | steered | some | they run, then the next step |
 ///
 /// "Run" means that the calls are judged, and run if the rules and hooks let them. An abort or a budget may end the turn at any
 /// point.
@@ -41,4 +43,6 @@ pub enum Finish {
     ContentFilter,
     /// The provider gave a reason that we do not know, or none.
     Unknown,
+    /// The model stopped at a border of its output, to read a message that steers.
+    Steered,
 }

@@ -78,6 +78,7 @@ pub(super) const ALL: [Setting; 37] = [
     of_server("quirks.schema", "plain or gemini"),
     of_server("quirks.thinking", "effort, record, switch or budget"),
     of_server("quirks.cache_marks", "true or false"),
+    of_server("quirks.websocket", "true or false"),
     of_server("quirks.image_bytes_max", "a number of bytes"),
     setting("output_schema", "a file of a JSON schema", "none: the answer is free text"),
     setting("agent", "the name of an agent", "build"),

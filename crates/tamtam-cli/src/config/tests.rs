@@ -143,7 +143,7 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
     for (text, expected) in [
         (
             "\nmodle = 'a/b'",
-            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, base_url, api, first_timeout, images, reasoning_back, thinking, temperature, top_p, quirks.max_tokens, quirks.stream_options, quirks.schema, quirks.thinking, quirks.cache_marks, quirks.image_bytes_max, output_schema, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, instructions, web_fetch, planning, read_loop, durability, proxy, ca, ask_limit, sandbox.mode, sandbox.network, sandbox.read, sandbox.write, rules)",
+            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, base_url, api, first_timeout, images, reasoning_back, thinking, temperature, top_p, quirks.max_tokens, quirks.stream_options, quirks.schema, quirks.thinking, quirks.cache_marks, quirks.websocket, quirks.image_bytes_max, output_schema, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, instructions, web_fetch, planning, read_loop, durability, proxy, ca, ask_limit, sandbox.mode, sandbox.network, sandbox.read, sandbox.write, rules)",
         ),
         ("max-steps = 3", "did you mean `max_steps`?"),
         ("max_steps = 0", "line 1: max_steps: 0 must be 1 or more: write a number of model requests, 1 or more"),

@@ -82,6 +82,17 @@ test('a receipt goes from sent over accepted to delivered, in whatever order its
   assert.deepEqual([receipt.waiting.length, receipt.items.length], [0, 1], 'a receipt after the delivery adds nothing');
 });
 
+test('a message that was sent into the running answer waits all the same, and says where it is', () => {
+  const waits = run(event('steered', { message: message('m1', 'stop'), delivery: { steer: 'skip_remaining' } }));
+  const sent = talk.fold(waits, event('steering_moved', { message: 'm1', to: 'sent' }));
+  const back = talk.fold(sent, event('steering_moved', { message: 'm1', to: 'returned', why: 'too late' }));
+  assert.deepEqual([sent, back].map(({ waiting }) => [waiting[0].ahead, waiting[0].why]), [['sent', undefined], ['returned', 'too late']]);
+  assert.deepEqual(talk.fold(back, event('delivered', { messages: ['m1'] })).waiting, []);
+  assert.deepEqual(talk.fold(talk.empty(), event('steering_moved', { message: 'm1', to: 'sent' })), talk.empty());
+  const taken = talk.begin(talk.empty(), { waiting: [{ seq: 5, message: message('m2', 'then'), delivery: 'queue', ahead: 'committed' }] });
+  assert.equal(taken.waiting[0].ahead, 'committed', 'when the page is opened later');
+});
+
 test('a turn starts with the messages that wait, once each', () => {
   const queued = run(event('queued', { message: message('m1', 'one'), delivery: 'queue' }), event('turn_started', { messages: ['m1'] }),
     event('turn_started', { messages: ['m1'] }));

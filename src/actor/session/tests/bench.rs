@@ -174,7 +174,7 @@ impl Bench {
     }
 
     pub(super) fn requests(&self) -> usize {
-        self.live.workers.values().filter(|worker| matches!(worker, Worker::Request(_))).count()
+        self.live.workers.values().filter(|worker| matches!(worker, Worker::Request(..))).count()
     }
 
     pub(super) fn history(&self) -> String {

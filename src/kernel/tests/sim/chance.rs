@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use tamtam::{
-    Part, Seq,
+    MessageId, Part, Seq,
     kernel::{
         Abort, AnswerAsk, BeginAnchor, BranchRequest, BranchSummary, Compact, Configure, Delivery, EditMessage, End,
-        Gated, GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, Open, OpenBranch, Pause, PinMessage,
-        Prepared, ReplyTo, Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Shown, Steering,
-        SumUpBranch, TurnAdded, UndoCompaction, UnpinMessage, WithdrawMessage,
+        Gated, GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, NoteSent, Open, OpenBranch, Pause,
+        PinMessage, Prepared, ReplyTo, Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Shown,
+        Steering, SumUpBranch, TurnAdded, UndoCompaction, UnpinMessage, WithdrawMessage,
     },
-    model::{AnswerPart, ErrorKind, Item, ModelAnswer, ModelError, Usage, UserItem},
+    model::{AnswerPart, ErrorKind, Item, ModelAnswer, ModelError, Steered, Usage, UserItem},
     permission::{Action, Ruleset},
     session::{ErrorReason, Finish},
     tool::ToolResult,
@@ -365,6 +365,12 @@ impl World {
             return Ok(());
         }
         let (ticket, worker) = self.rng.pick(&alive);
+        // The provider takes what steers into the answer that it makes, and says so in mid-answer.
+        let takes: Vec<_> = self.state.to_send_ahead().map(|waiting| waiting.message.id.clone()).collect();
+        if worker.work == Job::Request && !takes.is_empty() && self.rng.percent(60) {
+            let message = self.rng.pick(&takes);
+            return self.signal(&NoteSent { request: ticket, message }.to(ReplyTo::NOBODY));
+        }
         self.workers.remove(&ticket);
         let signal = self.report_of(ticket, worker);
         self.signal(&signal)
@@ -495,8 +501,18 @@ impl World {
             (1, Finish::Length),
             (1, Finish::ContentFilter),
             (1, Finish::Unknown),
+            (2, Finish::Steered),
         ]);
         let mut answer = ModelAnswer::new(parts, finish);
+        // What became of what was sent into it; now and then of something that was not, or that is gone.
+        let sent: Vec<_> = self.state.to_send_ahead().map(|waiting| waiting.message.id.clone()).collect();
+        for message in sent.into_iter().chain([MessageId::from("gone")]) {
+            match self.rng.below(3) {
+                0 => answer.steered.push(Steered::committed(message)),
+                1 => answer.steered.push(Steered::returned(message, "late")),
+                _ => {}
+            }
+        }
         answer.usage.input = self.rng.pick(&[0, 7, 90, 300]);
         if let Some(Open::Request(open)) = self.state.open.get(&ticket)
             && open.reserved.output > 0

@@ -6,8 +6,8 @@ use std::{
 };
 
 use tamtam::{
-    Part, Seq,
-    kernel::{CallState, CallVerdict, Entry, Mode, Open, Outcome, Record, State, Steering, Transcript},
+    MessageId, Part, Seq,
+    kernel::{Ahead, CallState, CallVerdict, Entry, Mode, Open, Outcome, Record, State, Steering, Transcript},
     model::{AnswerPart, History, Item},
     permission::{Action, Globs, grants, judge_all},
     session::{ErrorReason, ToolState},
@@ -108,6 +108,14 @@ fn obeyed(state: &State) -> Result<(), Broken> {
             CallState::Closing => {}
         }
     }
+    for waiting in state.queue.iter().chain(&state.steering) {
+        let fits = match waiting.ahead {
+            Some(Ahead::Sent) => state.request().is_some(),
+            Some(Ahead::Committed) => state.request().is_none() && state.turn.is_some(),
+            _ => true,
+        };
+        hold!(fits, "{} is {:?}", waiting.message.id, waiting.ahead);
+    }
     if let Some((ticket, request)) = state.request() {
         hold!(!stops || request.closing, "request {ticket} was to be cut and goes on");
     }
@@ -125,7 +133,19 @@ pub(super) fn decision(before: &State, entries: &[Entry], after: &State) -> Resu
     }
     let requested = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
     let left_behind = requested && after.settings.steering_mode == Mode::All && !after.steering.is_empty();
-    hold!(!left_behind, "a request was made and steering messages still wait");
+    // What the provider has begun to answer is delivered alone.
+    let mut state = before.clone();
+    let goes_on = left_behind
+        && entries.iter().any(|entry| {
+            let is_ahead = |id: &MessageId| {
+                let waiting = state.steering.iter().find(|waiting| waiting.message.id == *id);
+                waiting.is_some_and(|waiting| waiting.ahead == Some(Ahead::Committed))
+            };
+            let alone = matches!(&entry.record, Record::Delivered { ids } if ids.iter().all(is_ahead));
+            state.apply(entry);
+            alone
+        });
+    hold!(goes_on || !left_behind, "a request was made and steering messages still wait");
     Ok(())
 }
 

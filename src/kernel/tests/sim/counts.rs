@@ -41,6 +41,7 @@ pub(super) struct Counts {
     pub(super) late_acknowledged: u64,
     pub(super) refused_owners: u64,
     pub(super) begun_late: u64,
+    pub(super) sent_ahead: u64,
     pub(super) poison: u64,
     pub(super) poisoned: u64,
 }
@@ -80,6 +81,7 @@ impl Counts {
             self.late_acknowledged,
             self.refused_owners,
             self.begun_late,
+            self.sent_ahead,
             self.poison,
         ];
         all.iter().all(|count| *count > 0)
@@ -96,6 +98,7 @@ impl Counts {
                 Record::Request(request) if request.instead.is_some() => &mut self.second_model,
                 Record::TaskStarted { grant, .. } if !grant.is_none() => &mut self.grants,
                 Record::BranchOpened(_) => &mut self.branches,
+                Record::Sent { .. } => &mut self.sent_ahead,
                 _ => continue,
             };
             *counted += 1;
@@ -139,6 +142,7 @@ impl AddAssign for Counts {
         self.late_acknowledged += other.late_acknowledged;
         self.refused_owners += other.refused_owners;
         self.begun_late += other.begun_late;
+        self.sent_ahead += other.sent_ahead;
         self.poison += other.poison;
         self.poisoned += other.poisoned;
     }

@@ -1,0 +1,332 @@
+//! Steering messages that go into the answer that is being made, over the WebSocket of the Responses API (`docs/decisions/0057`).
+//!
+//! One judgement holds for all: the tape's conversation has each message once, and each answer in it is one that the server made to
+//! exactly the conversation before it.
+
+mod killed;
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use tamtam::{
+    Delivery, Event, EventKind, EventStream, Message, Outcome, Runtime, Session, SessionOptions, Steering,
+    model::{Api, Item, Provider, Router},
+    permission::{Action, Rule, Ruleset},
+    session::{Ahead, Next},
+    tool::{Effect, Tool, ToolContext, ToolResult},
+};
+
+use crate::support::{
+    fault_server::FaultServer,
+    socket_server::{Border, Does, Plan, SocketServer},
+    streams::answer,
+    taped,
+};
+
+/// The tool that the server calls.
+struct Look;
+
+impl Tool for Look {
+    fn name(&self) -> &str {
+        "look"
+    }
+
+    fn description(&self) -> &str {
+        "Looks."
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        serde_json::json!({"type": "object", "properties": {}})
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn run<'a>(&'a self, _: serde_json::Value, _: &'a ToolContext) -> tamtam::model::BoxFuture<'a, ToolResult> {
+        Box::pin(async { ToolResult::ok("seen") })
+    }
+}
+
+async fn runtime(folder: &Path, url: &str) -> Runtime {
+    let mut provider = Provider::custom("p", Api::OpenAiResponses, url);
+    provider.quirks.websocket = true;
+    let mut options = tamtam::model::HttpOptions::default();
+    options.end_timeout = Duration::from_millis(300);
+    let router = Router::new(options).with(provider);
+    let builder = Runtime::builder().store(folder.join("store")).models(Arc::new(router), "p/m".parse().unwrap());
+    builder.tool(Look).start().await.unwrap()
+}
+
+/// A session that asks nobody about its calls.
+fn options(folder: &Path) -> SessionOptions {
+    let mut options = SessionOptions::new(folder);
+    options.rules = Some(Ruleset::new("host", vec![Rule::new("*", "*", Action::Allow)]));
+    options
+}
+
+fn message(text: &str) -> Message {
+    Message::user(text).with_id(text.replace(' ', "-").as_str().into())
+}
+
+async fn steer(session: &Session, text: &str) {
+    session.send(message(text), Delivery::Steer(Steering::default())).await.unwrap();
+}
+
+async fn until(events: &mut EventStream, is_it: impl Fn(&EventKind) -> bool) -> Arc<Event> {
+    let next = async {
+        loop {
+            if let Next::Event(event) = events.next().await.unwrap()
+                && is_it(&event.kind)
+            {
+                return event;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), next).await.expect("the event does not come")
+}
+
+fn is_text(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::TextDelta { .. })
+}
+
+fn moved(to: Ahead) -> impl Fn(&EventKind) -> bool {
+    move |kind| matches!(kind, EventKind::SteeringMoved { to: is, .. } if *is == to)
+}
+
+/// The conversation as the server writes it down: one line for each item.
+async fn lines(session: &Session) -> Vec<String> {
+    let history = session.state().await.unwrap().history;
+    let line = |item: &Arc<Item>| match &**item {
+        Item::User(user) => vec![format!("user: {}", user.text())],
+        Item::Assistant(answer) => {
+            let text = Some(answer.text()).filter(|text| !text.is_empty()).map(|text| format!("assistant: {text}"));
+            text.into_iter().chain(answer.calls().map(|_| "function_call".to_owned())).collect()
+        }
+        _ => vec!["function_call_output".to_owned()],
+    };
+    history.iter().flat_map(line).collect()
+}
+
+/// What is wrong with a conversation.
+fn judge(server: &SocketServer, lines: &[String], steers: &[&str]) -> Vec<String> {
+    let mut wrong = server.unfit();
+    let mut counts = BTreeMap::<&str, usize>::new();
+    lines.iter().for_each(|line| *counts.entry(line).or_default() += 1);
+    for steer in steers {
+        let count = counts.get(format!("user: {steer}").as_str()).copied().unwrap_or_default();
+        if count != 1 {
+            wrong.push(format!("{steer} stands {count} times"));
+        }
+    }
+    let made = server.made();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(text) = line.strip_prefix("assistant: ") else { continue };
+        if !made.iter().any(|made| made.text == text && made.asked == lines[..at]) {
+            wrong.push(format!("the answer {text:?} was made to another conversation"));
+        }
+    }
+    if !wrong.is_empty() {
+        wrong.push(format!("{lines:#?} {made:#?}"));
+    }
+    wrong
+}
+
+/// A session whose model is asked once, and steered while it answers; the end of it, with what the server was asked.
+async fn steered(plan: Plan, texts: &[&str]) -> (Vec<String>, SocketServer, Vec<Arc<Event>>) {
+    let folder = taped::folder();
+    let server = SocketServer::start(plan).await;
+    let runtime = runtime(folder.path(), &server.url()).await;
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    let mut events = session.events();
+    let receipt = session.send(message("go"), Delivery::Queue).await.unwrap();
+    until(&mut events, is_text).await;
+    for text in texts {
+        steer(&session, text).await;
+    }
+    let end = tokio::time::timeout(Duration::from_secs(60), receipt.wait()).await.expect("the turn does not end");
+    assert_eq!(end.unwrap().outcome, Outcome::Done);
+    session.wait().await.unwrap();
+    let lines = lines(&session).await;
+    let wrong = judge(&server, &lines, texts);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(runtime.shutdown().await.is_empty());
+    let mut seen = Vec::new();
+    while let Some(next) = events.next().await {
+        if let Next::Event(event) = next {
+            seen.push(event);
+        }
+    }
+    (lines, server, seen)
+}
+
+/// The places of a message on its way, as the events say.
+fn places(events: &[Arc<Event>], text: &str) -> Vec<String> {
+    let id = message(text).id;
+    let place = |event: &Arc<Event>| match &event.kind {
+        EventKind::SteeringMoved { message, to, .. } if *message == id => Some(format!("{to:?}")),
+        EventKind::Delivered { messages } if messages.contains(&id) => Some("Delivered".to_owned()),
+        EventKind::Steered { message, .. } if message.id == id => Some("Accepted".to_owned()),
+        _ => None,
+    };
+    events.iter().filter_map(place).collect()
+}
+
+/// One request for two answers: the message went into the first, and the second is the one that the server began with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_goes_into_the_answer_that_is_being_made() {
+    let (lines, server, events) = steered(Plan::new(&[Does::Takes], 1), &["steer one"]).await;
+    let made = server.made();
+    assert_eq!(server.counts(), (1, 1), "{lines:?}");
+    assert_eq!(lines[..3], ["user: go", "assistant: 1-1 1-2 ", "user: steer one"].map(String::from));
+    assert_eq!(lines[3], format!("assistant: {}", made[1].text));
+    assert!(made[1].is_successor && made.len() == 2);
+    assert_eq!(places(&events, "steer one"), ["Accepted", "Sent", "Committed", "Delivered"]);
+}
+
+/// Each thing that a server can do with a message, once with one and once with two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_becomes_of_it_there_it_is_read_once() {
+    let all = [
+        (Does::Takes, "Committed"),
+        (Does::TakesLate, "Committed"),
+        (Does::Refuses, "Returned"),
+        (Does::SendsBack, "Returned"),
+        (Does::KnowsNone, "Returned"),
+        (Does::Calls, "Returned"),
+        (Does::FallsSilent, "Returned"),
+    ];
+    for (does, place) in all {
+        for texts in [&["steer one"][..], &["steer one", "steer two"]] {
+            let (lines, _, events) = steered(Plan::new(&[does], 1), texts).await;
+            let places = places(&events, "steer one");
+            assert!(places.contains(&place.to_owned()), "{does:?}: {places:?} {lines:?}");
+            assert_eq!(places.last().unwrap(), "Delivered", "{does:?}");
+        }
+    }
+}
+
+/// A connection that ends at any border: the request is made again with the message, and the message is in it once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_may_end_anywhere() {
+    use Border::{Accepted, Asked, Begun, Ended, Steered, Successor, Whole, Word};
+    let borders = [Asked, Begun, Word, Steered, Accepted, Ended, Successor, Whole];
+    let cut = borders.into_iter().map(|at| async move {
+        let mut plan = Plan::new(&[Does::Takes], 1);
+        // The first word must come, or nobody steers.
+        let nth = if at == Word { 2 } else { 1 };
+        plan.cuts = Box::new(move |border, count| border == at && count == nth);
+        let (lines, server, _) = steered(plan, &["steer one"]).await;
+        assert!(lines.len() >= 3, "{at:?}: {lines:?}");
+        assert!(server.counts().0 >= 1, "{at:?}");
+    });
+    futures_util::future::join_all(cut).await;
+}
+
+/// A message that was sent is its sender's still: taken back or edited, the successor that has read it counts for nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_was_sent_can_be_taken_back_and_edited() {
+    for edits in [false, true] {
+        let folder = taped::folder();
+        let server = SocketServer::start(Plan::new(&[Does::TakesLate], 1)).await;
+        let runtime = runtime(folder.path(), &server.url()).await;
+        let session = runtime.create(options(folder.path())).await.unwrap();
+        let mut events = session.events();
+        let receipt = session.send(message("go"), Delivery::Queue).await.unwrap();
+        until(&mut events, is_text).await;
+        steer(&session, "steer one").await;
+        until(&mut events, moved(Ahead::Sent)).await;
+        let now = match edits {
+            true => session.edit(Message::user("steer two").with_id(message("steer one").id)).await.is_ok(),
+            false => session.withdraw(message("steer one").id).await.is_ok(),
+        };
+        assert_eq!(receipt.wait().await.unwrap().outcome, Outcome::Done);
+        let lines = lines(&session).await;
+        // Where the answer was over before the word came, the message had been read.
+        let steers = match (now, edits) {
+            (false, _) => vec!["steer one"],
+            (true, true) => vec!["steer two"],
+            (true, false) => vec![],
+        };
+        assert_eq!(judge(&server, &lines, &steers), Vec::<String>::new());
+        assert_eq!(lines.iter().filter(|line| line.starts_with("user: steer")).count(), steers.len(), "{lines:?}");
+        assert!(runtime.shutdown().await.is_empty());
+    }
+}
+
+/// A message that aborts closes the stream as over HTTP, and is never sent into it; nor is one that brings its own model.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_change_the_request_is_not_sent_ahead() {
+    for aborts in [true, false] {
+        let folder = taped::folder();
+        let server = SocketServer::start(Plan::new(&[Does::Takes], usize::from(aborts))).await;
+        let runtime = runtime(folder.path(), &server.url()).await;
+        let session = runtime.create(options(folder.path())).await.unwrap();
+        let mut events = session.events();
+        let receipt = session.send(message("go"), Delivery::Queue).await.unwrap();
+        until(&mut events, is_text).await;
+        let mut said = message("steer one");
+        let steering = if aborts { Steering::AbortRunning } else { Steering::FinishBatch };
+        said.model = (!aborts).then(|| "p/other".parse().unwrap());
+        session.send(said, Delivery::Steer(steering)).await.unwrap();
+        assert_eq!(receipt.wait().await.unwrap().outcome, Outcome::Done);
+        let made = server.made();
+        assert!(made.iter().all(|made| !made.is_successor), "{made:?}");
+        assert_eq!(made.last().unwrap().asked.last().unwrap(), "user: steer one");
+        assert!(runtime.shutdown().await.is_empty());
+    }
+}
+
+/// Where a server has no WebSocket, requests go over HTTP, and it is asked for one once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_websockets_is_asked_over_http() {
+    let folder = taped::folder();
+    let server = FaultServer::answering(|seen, _| match seen.head.starts_with("GET ") {
+        true => vec![crate::support::fault_server::Act::Send(
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        )],
+        false => answer(Api::OpenAiResponses, "said", &[]),
+    })
+    .await;
+    let runtime = runtime(folder.path(), &server.url()).await;
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().text, "said");
+    }
+    let heads: Vec<_> = server.seen().iter().map(|seen| seen.head[..4].to_owned()).collect();
+    assert_eq!(heads, ["GET ", "POST", "POST"]);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A key that is refused, and a limit, are errors of the request as over HTTP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_of_the_handshake_is_the_answer() {
+    let folder = taped::folder();
+    let server = FaultServer::answering(|_, _| {
+        let body = r#"{"error":{"message":"this key is not known"}}"#;
+        let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        vec![crate::support::fault_server::Act::Send(head.into_bytes())]
+    })
+    .await;
+    let runtime = runtime(folder.path(), &server.url()).await;
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    let end = session.prompt("go").await.unwrap().wait().await.unwrap();
+    let Outcome::Failed { error } = &end.outcome else { panic!("{end:?}") };
+    assert!(error.contains("this key is not known"), "{error}");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// The steps of a turn share a connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_of_a_session_share_a_connection() {
+    let folder = taped::folder();
+    let server = SocketServer::start(Plan::new(&[Does::Takes], 0)).await;
+    let runtime = runtime(folder.path(), &server.url()).await;
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    for _ in 0..3 {
+        session.prompt("go").await.unwrap().wait().await.unwrap();
+    }
+    assert_eq!(server.counts(), (1, 3));
+    let lines = lines(&session).await;
+    assert_eq!(judge(&server, &lines, &[]), Vec::<String>::new());
+    assert!(runtime.shutdown().await.is_empty());
+}
