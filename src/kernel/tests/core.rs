@@ -1,6 +1,7 @@
 //! The pure core, told what happens and asked what follows: tables of `design.md` §5, loop.md §2, checklist B, C, K and T.
 
 mod abort;
+mod ahead;
 mod approvals;
 mod back;
 mod batch;

@@ -1,6 +1,6 @@
 //! The host is killed (`kill -9`) at each border of a steered answer, and started again: each message is read once.
 //!
-//! 24 rounds by default; `TAMTAM_KILLS=500 cargo test --test it ahead::killed` for as many as you like.
+//! 29 rounds by default, one for each aim; `TAMTAM_KILLS=500 cargo test --test it ahead::killed` for as many as you like.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -82,17 +82,41 @@ async fn run(folder: &Path, url: &str, pid: &Mutex<Option<u32>>) -> Option<Vec<S
     }
 }
 
+/// Where a host is killed: at a border, the n-th of its kind, of a server that does this with the first message.
+fn aims() -> Vec<(Does, Border, usize)> {
+    use Border::{Accepted, Begun, Ended, Steered, Successor, Whole, Word};
+    let by =
+        |does, borders: &[(Border, usize)]| borders.iter().map(move |(at, nth)| (does, *at, *nth)).collect::<Vec<_>>();
+    let taken = [
+        (Accepted, 1),
+        (Ended, 1),
+        (Successor, 1),
+        (Steered, 1),
+        (Word, 2),
+        (Whole, 1),
+        (Word, 1),
+        (Begun, 1),
+        (Word, 4),
+    ];
+    let back = [(Accepted, 1), (Ended, 1), (Begun, 2), (Steered, 1)];
+    [
+        by(Does::Takes, &taken),
+        by(Does::TakesLate, &taken),
+        by(Does::SendsBack, &back),
+        by(Does::Calls, &back),
+        by(Does::Refuses, &[(Steered, 1), (Begun, 2), (Whole, 1)]),
+    ]
+    .concat()
+}
+
 /// One round: what was wrong with it, and whether it met a kill.
 async fn round(number: usize) -> (Vec<String>, bool) {
-    use Border::{Accepted, Begun, Ended, Steered, Successor, Whole, Word};
-    let borders = [Accepted, Ended, Successor, Steered, Word, Begun, Whole];
-    let does = [Does::Takes, Does::TakesLate, Does::Takes, Does::SendsBack, Does::Refuses, Does::Calls];
-    let (at, nth) = (borders[number % borders.len()], 1 + number / borders.len() % 3);
-    let pause = Duration::from_millis([0, 1, 4][number % 3]);
-    let plan = [does[number / 2 % does.len()], Does::Takes];
+    let aims = aims();
+    let (does, at, nth) = aims[number % aims.len()];
+    let pause = Duration::from_millis([0, 1, 4][number / aims.len() % 3]);
     let (pid, kills) = (Arc::<Mutex<Option<u32>>>::default(), Arc::<AtomicUsize>::default());
     let (killed, count) = (pid.clone(), kills.clone());
-    let mut plan = Plan::new(&plan, 1);
+    let mut plan = Plan::new(&[does, Does::Takes], 1);
     plan.cuts = Box::new(move |border, passed| {
         if border != at || passed != nth || count.load(Ordering::SeqCst) > 0 {
             return false;
@@ -115,8 +139,7 @@ async fn round(number: usize) -> (Vec<String>, bool) {
                 wrong.push("it did not come to its end".to_owned());
             }
             if !wrong.is_empty() {
-                wrong
-                    .insert(0, format!("round {number}: {at:?} {nth}, {plan:?}", plan = does[number / 2 % does.len()]));
+                wrong.insert(0, format!("round {number}: {at:?} {nth}, {does:?}"));
             }
             return (wrong, kills.load(Ordering::SeqCst) > 0);
         }
@@ -127,12 +150,7 @@ async fn round(number: usize) -> (Vec<String>, bool) {
 /// Promise 1: each message is delivered once, whether the provider had it or not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_message_is_read_once_wherever_its_host_is_killed() {
-    if let Ok(number) = std::env::var("TAMTAM_ROUND") {
-        let (wrong, _) = round(number.parse().unwrap()).await;
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        return;
-    }
-    let rounds = std::env::var("TAMTAM_KILLS").ok().map_or(24, |rounds| rounds.parse().unwrap());
+    let rounds = std::env::var("TAMTAM_KILLS").ok().map_or(29, |rounds| rounds.parse().unwrap());
     let next = Arc::new(AtomicUsize::new(0));
     let workers = [(); 2].map(|()| {
         let next = next.clone();
@@ -157,5 +175,6 @@ async fn each_message_is_read_once_wherever_its_host_is_killed() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     println!("{kills} kills in {rounds} rounds");
-    assert!(kills * 2 >= rounds, "{kills} kills in {rounds} rounds");
+    // A few come too late: the process has ended, or the border was not met.
+    assert!(kills * 4 >= rounds * 3, "{kills} kills in {rounds} rounds");
 }

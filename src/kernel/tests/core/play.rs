@@ -245,7 +245,7 @@ impl Play {
     }
 
     /// The state that the tape folds to; `watch` sees each entry and the state before it.
-    fn fold_with(&self, mut watch: impl FnMut(&State, &Entry)) -> State {
+    pub(super) fn fold_with(&self, mut watch: impl FnMut(&State, &Entry)) -> State {
         let mut state = State::new("other".parse().unwrap(), settings(), Millis(0));
         self.tape.iter().for_each(|bytes| {
             let entry = line::decode(bytes);
