@@ -8,7 +8,7 @@ use std::str::FromStr;
 use tamtam::model::{Api, MaxTokensField, Quirks, SchemaDialect, ThinkingField};
 
 /// The names, and what each takes.
-const ALL: [(&str, &str); 6] = [
+const ALL: [(&str, &str); 7] = [
     ("max_tokens", "max_tokens or max_completion_tokens"),
     ("stream_options", "true or false"),
     ("schema", "plain or gemini"),

@@ -45,7 +45,7 @@ const fn of_server(name: &'static str, takes: &'static str) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 37] = [
+pub(super) const ALL: [Setting; 38] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,

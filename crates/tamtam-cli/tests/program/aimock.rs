@@ -4,6 +4,7 @@
 
 mod delegation;
 mod heart;
+mod socket;
 mod steering;
 
 use std::{
