@@ -82,7 +82,7 @@ pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use governor::{GovernedBy, RateLimits};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
-pub(crate) use request::bound_parts;
+pub(crate) use request::{bound_parts, fault};
 pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
 pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;

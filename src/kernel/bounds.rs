@@ -82,6 +82,7 @@ fn bound_part(part: &mut Part) -> Result<(), Refusal> {
 /// Checks the settings of a session.
 pub(crate) fn settings(settings: &mut Settings) -> Result<(), Refusal> {
     value("the options of requests", &mut settings.params.options)?;
+    settings.params.fault().map_or(Ok(()), |(what, problem)| Err(Refusal::Params { what, problem }))?;
     name("the name of an agent", &settings.agent)?;
     model(&settings.model)?;
     settings.title.as_deref().map_or(Ok(()), |title| length("the title", title, 0, TITLE_BYTES_MAX))

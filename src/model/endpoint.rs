@@ -84,7 +84,7 @@ impl Quirks {
         stream_options: true,
         reasoning: ReasoningBack::Never,
         thinking: ThinkingField::Effort,
-        answer: AnswerField::Schema,
+        answer: AnswerField::SchemaAlone,
         schema: SchemaDialect::Plain,
         auto_cache: false,
         images: None,
@@ -116,10 +116,21 @@ pub enum MaxTokensField {
 pub enum AnswerField {
     /// It is given the schema.
     Schema,
-    /// It is asked for JSON, and told the schema in words (Chat Completions).
+    /// It is given the schema where the request has no tools (Chat Completions): a server that binds its model to the schema binds the
+    /// calls too, so that none can be made.
+    SchemaAlone,
+    /// It is asked for JSON where the request has no tools, and always told the schema in words (Chat Completions). What such a server
+    /// makes of words beside calls is not JSON: DeepSeek's sends blanks in their place.
     Json,
     /// It is only told in words.
     Words,
+}
+
+impl AnswerField {
+    /// Whether a request without tools is given the schema.
+    pub(crate) fn is_schema(self) -> bool {
+        matches!(self, AnswerField::Schema | AnswerField::SchemaAlone)
+    }
 }
 
 /// How a server is told how much to think ([`Params::thinking`](super::Params::thinking)).

@@ -138,10 +138,7 @@ impl SessionOptions {
         options.tools.clone_from(&agent.tools);
         options.agent_tools.clone_from(&agent.tools);
         options.agent_rules = agent.ruleset();
-        options.params.max_output = agent.limits.output_max;
-        (options.params.temperature, options.params.top_p) = (agent.temperature, agent.top_p);
-        options.params.thinking = agent.thinking;
-        options.params.options.clone_from(&agent.options);
+        options.params = agent.params();
         options.steps_max = agent.limits.steps_max.or(options.steps_max);
         Ok(options)
     }

@@ -237,6 +237,10 @@ pub(super) struct ModelArguments {
     /// (see docs/PROVIDERS.md)
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) quirk: Vec<super::quirks::Quirk>,
+    /// The most that goes to the provider with its key: requests=N at once, requests_per_minute=N, tokens_per_minute=N; may be
+    /// repeated
+    #[arg(long, value_name = "NAME=NUMBER")]
+    pub(super) rate_limit: Vec<super::rates::RateLimit>,
     /// Seconds of silence after which a request is given up whose answer has not begun [default: 600 for local, else 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) first_timeout: Option<u64>,

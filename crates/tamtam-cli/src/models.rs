@@ -15,7 +15,9 @@ use tamtam::{
     session::estimated_tokens,
 };
 
-use super::{arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file, quirks};
+use super::{
+    arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file, quirks, rates,
+};
 
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -198,6 +200,7 @@ pub(super) fn schema(file: Option<&Path>) -> Result<Option<AnswerSchema>, Failur
 fn as_given(mut provider: Provider, given: &ModelArguments) -> Provider {
     provider.api = given.api.unwrap_or(provider.api);
     quirks::put(&given.quirk, &mut provider.quirks);
+    rates::put(&given.rate_limit, &mut provider.rate_limits);
     let quirks = &mut provider.quirks;
     quirks.first_timeout = given.first_timeout.map(Duration::from_secs).or(quirks.first_timeout);
     quirks.images = given.images.or(quirks.images);
@@ -377,6 +380,7 @@ mod tests {
             reasoning_back: reasoning_back("with_calls").ok(),
             api: quirks::api("responses").ok(),
             quirk: vec!["schema=gemini".parse().unwrap()],
+            rate_limit: vec!["requests=2".parse().unwrap()],
             ..given(Some("local/x"), None)
         };
         let router = router("local", &given, &Environment::of(&[])).unwrap();
@@ -385,6 +389,9 @@ mod tests {
         assert_eq!((local.quirks.first_timeout, local.limits.images), (Some(Duration::from_secs(900)), true));
         assert_eq!(local.quirks.reasoning, ReasoningBack::WithCalls);
         assert_eq!((local.api, local.quirks.schema), (Api::OpenAiResponses, tamtam::model::SchemaDialect::Gemini));
+        assert_eq!(local.rate_limits.requests, Some(2));
+        let other = router.providers().find(|provider| provider.name == "openai").unwrap();
+        assert_eq!(other.rate_limits.requests, None);
         assert!(quirks::api("soap").is_err());
         let other = Provider::known("openai").unwrap().quirks;
         assert_eq!((other.first_timeout, other.reasoning), (None, ReasoningBack::Never));

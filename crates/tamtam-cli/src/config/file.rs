@@ -74,7 +74,7 @@ pub(crate) fn parse(layer: Layer, path: &Path, text: &str) -> Result<Said, Failu
             continue;
         }
         let of_table = match (&**name.get_ref(), value.get_ref()) {
-            ("sandbox" | "quirks", DeValue::Table(table)) => Some(table),
+            ("sandbox" | "quirks" | "rate_limits", DeValue::Table(table)) => Some(table),
             _ => None,
         };
         let of = name.get_ref();

@@ -11,7 +11,7 @@ use tamtam::session::OnBreach;
 
 use crate::{
     arguments::{Survives, TurnArguments},
-    budget, models, network, quirks,
+    budget, models, network, quirks, rates,
 };
 
 /// A setting.
@@ -44,8 +44,13 @@ const fn of_server(name: &'static str, takes: &'static str) -> Setting {
     Setting { of_model: true, ..process(setting(name, takes, "that of the provider")) }
 }
 
+/// Of the key of the model's provider.
+const fn of_key(name: &'static str) -> Setting {
+    Setting { of_model: true, ..process(setting(name, rates::TAKES, "what the provider says itself")) }
+}
+
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 37] = [
+pub(super) const ALL: [Setting; 41] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
@@ -77,8 +82,12 @@ pub(super) const ALL: [Setting; 37] = [
     of_server("quirks.stream_options", "true or false"),
     of_server("quirks.schema", "plain or gemini"),
     of_server("quirks.thinking", "effort, record, switch or budget"),
+    of_server("quirks.answer", "schema, schema_alone, json or words"),
     of_server("quirks.cache_marks", "true or false"),
     of_server("quirks.image_bytes_max", "a number of bytes"),
+    of_key("rate_limits.requests"),
+    of_key("rate_limits.requests_per_minute"),
+    of_key("rate_limits.tokens_per_minute"),
     setting("output_schema", "a file of a JSON schema", "none: the answer is free text"),
     setting("agent", "the name of an agent", "build"),
     setting(
@@ -193,6 +202,9 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         "ask_limit" => fill(&mut turn.ask_limit, text.parse()?),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.set(name, text),
         name if name.starts_with("quirks.") => quirks::fill(&name["quirks.".len()..], text, &mut turn.model.quirk),
+        name if name.starts_with("rate_limits.") => {
+            rates::fill(&name["rate_limits.".len()..], text, &mut turn.model.rate_limit)
+        }
         _ => Err("unknown setting".to_owned()),
     }
 }
@@ -270,6 +282,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
         "ask_limit" => turn.ask_limit.map(|limit| limit.to_string()),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.get(name),
         name if name.starts_with("quirks.") => quirks::get(&name["quirks.".len()..], &turn.model.quirk),
+        name if name.starts_with("rate_limits.") => rates::get(&name["rate_limits.".len()..], &turn.model.rate_limit),
         _ => None,
     }
 }
