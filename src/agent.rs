@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    kernel::{AgentChoice, AgentParts},
+    kernel::{AgentChoice, AgentParts, Fallback, fallback_fault},
     model::{Params, Thinking, fault},
     permission::{Rule, Ruleset},
     words::ids::SessionId,
@@ -63,6 +63,9 @@ pub struct Agent {
     /// The model that answers; the runtime's default if none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
+    /// The models that go on with a turn where the agent's fails, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<Fallback>,
     /// The tools that are offered to the model, by names and patterns such as `mcp_files_*`; `!NAME` takes one out, so `*` and
     /// `!write` are all but `write`. All tools where this is left out, none where it is empty. A name that no tool has offers
     /// nothing.
@@ -186,6 +189,7 @@ impl Agent {
             mode: AgentMode::All,
             prompt: None,
             model: None,
+            fallback: Vec::new(),
             tools: None,
             permission: Vec::new(),
             limits: AgentLimits::default(),
@@ -209,6 +213,8 @@ impl Agent {
         prompt: impl Into<String> = Some(prompt.into());
         /// Sets its [model](#structfield.model).
         model: ModelRef = Some(model);
+        /// Sets the [models behind it](#structfield.fallback).
+        fallback: Vec<Fallback>;
         /// Limits it to [these tools](#structfield.tools).
         tools: impl IntoIterator<Item = impl Into<String>> = Some(tools.into_iter().map(Into::into).collect());
         /// Sets its [rules](#structfield.permission).
@@ -264,6 +270,8 @@ impl Agent {
             ("permission", "has a rule without a permission or a pattern: write * for all".to_owned())
         } else if self.limits.steps_max == Some(0) {
             ("limits.steps_max", "is 0: a turn takes at least 1 step".to_owned())
+        } else if let Some(problem) = fallback_fault(&self.fallback) {
+            ("fallback", problem)
         } else if let Some((field, problem)) =
             fault(self.temperature, self.top_p, self.limits.output_max, &self.options)
         {
@@ -290,6 +298,8 @@ impl Agent {
             system: self.prompt.as_deref().map(Arc::from),
             addition: self.addition.map(|words| filled(words).into()),
             model: self.model.clone(),
+            // A chain stands behind its model.
+            fallback: (self.model.is_some() || !self.fallback.is_empty()).then(|| self.fallback.clone()),
             tools: self.tools.clone(),
             output_max: self.limits.output_max,
             steps_max: self.limits.steps_max,

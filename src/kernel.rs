@@ -92,6 +92,8 @@ pub use state::{State, Turn, TurnEnd, Waiting};
 pub(crate) use turn::advance::{LAST_STEP_REMINDER, LAST_STEP_SHAPED};
 pub use turn::agent::{AgentChoice, AgentParts};
 pub(crate) use turn::due::Due;
+pub use turn::fallback::{Fallback, FellBack};
+pub(crate) use turn::fallback::{Fallen, fault as fallback_fault};
 pub(crate) use turn::inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, says_nothing};
 pub use turn::judged::CallVerdict;
 pub use turn::outcome::{AskClosedWhy, Outcome};

@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::{
     event::{BranchEvent, BudgetThen, shown},
     kernel::{
-        AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Repeats,
-        ShownTasks, Tie,
+        AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, FellBack, Grant, Limits, Link, Outcome,
+        Repeats, ShownTasks, Tie,
     },
     model::{ErrorKind, RetryClass},
     permission::{Offer, Rule},
@@ -78,6 +78,9 @@ pub enum EventKind {
         usable: u64,
         /// Hash of all that determines the request.
         hash: String,
+        /// The model that failed in this turn, so that this one is asked; left out otherwise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<FellBack>,
     },
     /// Hooks changed the request before it was sent.
     RequestPrepared {
@@ -263,6 +266,9 @@ pub enum EventKind {
         kind: ErrorKind,
         /// Whether another try may help.
         class: RetryClass,
+        /// The model, as `provider/model`, that goes on with the turn from here; left out where the same one is asked again, or none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<String>,
     },
     /// A failed request will be made again.
     Retry {

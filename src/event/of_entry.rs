@@ -128,9 +128,12 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             None => EventKind::TurnStarted { messages: ids.clone() },
         },
         Record::BudgetAsk { breach, expires } => budget(*breach, BudgetThen::Ask, Some((entry.seq, *expires)), None),
-        Record::RequestFailed { error, .. } => {
-            EventKind::RequestFailed { error: error.message.clone(), kind: error.kind, class: error.class() }
-        }
+        Record::RequestFailed { error, fallback, .. } => EventKind::RequestFailed {
+            error: error.message.clone(),
+            kind: error.kind,
+            class: error.class(),
+            fallback: fallback.as_ref().map(ToString::to_string),
+        },
         Record::RetryWait { attempt, until, server } => {
             EventKind::Retry { attempt: *attempt, until: *until, server: *server }
         }
@@ -269,7 +272,8 @@ fn request_events(before: &State, request: &RequestOpened) -> Vec<EventKind> {
     let (model, used, usable) = (request.model.to_string(), request.used, request.usable);
     let instead = request.instead.map(|breach| budget(breach, BudgetThen::Model, None, Some(model.clone())));
     let mut kinds = Vec::from_iter(instead);
-    kinds.push(EventKind::StepStarted { model, attempt: request.attempt, used, usable, hash: request.hash.clone() });
+    let (hash, fallback) = (request.hash.clone(), request.fallback.clone());
+    kinds.push(EventKind::StepStarted { model, attempt: request.attempt, used, usable, hash, fallback });
     if (Fullness { used, usable }).warns() && !before.context.fullness.warns() {
         kinds.push(EventKind::ContextWarning { used, usable });
     }

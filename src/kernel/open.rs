@@ -12,7 +12,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{CallGate, Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Prepared, Reserve},
+    kernel::{
+        CallGate, Charge, FellBack, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Prepared, Reserve,
+    },
     model::{Params, Price},
     permission::{Offer, offers},
     tool::{Access, CallFacts, Question, QuestionAnswer},
@@ -68,6 +70,9 @@ pub struct OpenRequest {
     pub model: ModelRef,
     /// 1 for the first try.
     pub attempt: u32,
+    /// The model in whose place it is asked, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FellBack>,
     /// Whether it is the last that the turn may make.
     pub last: bool,
     /// Whether it was told to stop.

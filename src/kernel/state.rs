@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open,
-        OpenTable, Origin, Outcome, PreparedFor, Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel,
-        TaskEnd, WentBack,
+        Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Fallen, Granted, Limits, MergedLast,
+        Open, OpenTable, Origin, Outcome, PreparedFor, Recorded, Refusal, SeenMessages, Settings, Spent, Steering,
+        StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
     tool::Todo,
@@ -349,6 +349,12 @@ pub struct Turn {
     pub(crate) refused: String,
     /// The model that the turn's messages asked for; `None` for the model of the settings.
     pub model: Option<ModelRef>,
+    /// The model of the chain that has the turn, where the first one failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fallen: Option<Fallen>,
+    /// The tries of the present request that went to models before this one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) tried: u32,
     /// Tools, or patterns of tools, that the turn's messages switched on or off.
     pub tools: BTreeMap<String, bool>,
     /// The trace that the turn goes on in: that of its first message.

@@ -8,7 +8,7 @@ use tamtam::{
     model::{AnswerSchema, Api, HttpOptions, Params, Provider, Router, Secret, Thinking},
     ops::replay::Replay,
     runtime::{Agent, Commanded, Kind, TaskOptions},
-    session::{AgentChoice, Refusal, TaskRequest, TaskStatus},
+    session::{AgentChoice, Refusal, TaskRequest},
     tape::{Store, StoreOptions},
 };
 
@@ -208,8 +208,8 @@ async fn parameters_are_checked_for_a_session_a_change_and_a_task() {
     let made = child.session().state().await.unwrap().settings.params.clone();
     assert_eq!((made.thinking, made.temperature), (Some(Thinking::Low), Some(0.5)));
     assert!(made.answer_schema.is_some());
-    let result = child.result().await.unwrap();
-    assert_eq!(result.status, TaskStatus::Failed, "its answer is no JSON: {result:?}");
+    let down = child.down().await.unwrap();
+    assert!(down.reason.to_string().contains("the answer does not fit its schema"), "{}", down.reason);
     let request = TaskRequest::new("general", "look", "look");
     let options = TaskOptions::default().params(Params::default().top_p(7.0));
     let refused = session.delegate(request, options).await.unwrap_err();

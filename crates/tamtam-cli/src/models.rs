@@ -12,7 +12,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tamtam::{
     ModelRef,
     model::{AnswerSchema, Api, Models, PROVIDERS, Params, Provider, ReasoningBack, Router, Scripted, Secret},
-    session::estimated_tokens,
+    session::{Fallback, estimated_tokens},
 };
 
 use super::{
@@ -121,6 +121,10 @@ pub(super) async fn choose(
     let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
     // So does an address that is none.
     router.find(&model).map_err(|error| Failure::usage(error.message))?;
+    // And the models behind it: that one of them has no key would be heard only when it is needed.
+    for behind in &given.fallback {
+        router.endpoint(behind).map_err(|error| Failure::usage(format!("fallback {behind}: {}", error.message)))?;
+    }
     let provider = router.providers().find(|provider| provider.name == model.provider);
     let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
     let (images, window) = (endpoint.limits.images, endpoint.limits.context);
@@ -182,6 +186,17 @@ pub(super) fn sampling(by_arguments: &ModelArguments, with_files: &ModelArgument
     params.thinking = by_arguments.thinking.or(params.thinking).or(with_files.thinking);
     params.temperature = by_arguments.temperature.or(params.temperature).or(with_files.temperature);
     params.top_p = by_arguments.top_p.or(params.top_p).or(with_files.top_p);
+}
+
+/// The chain behind the model: that of the arguments, else of the agent, else of the files.
+pub(super) fn fallback(
+    by_arguments: &ModelArguments,
+    with_files: &ModelArguments,
+    of_agent: Vec<Fallback>,
+) -> Vec<Fallback> {
+    let named = |given: &ModelArguments| given.fallback.iter().cloned().map(Fallback::new).collect::<Vec<_>>();
+    let chains = [named(by_arguments), of_agent, named(with_files)];
+    chains.into_iter().find(|chain| !chain.is_empty()).unwrap_or_default()
 }
 
 /// The largest file of a schema.
@@ -359,6 +374,28 @@ mod tests {
         assert_eq!((missing.exit, missing.message.contains("ANTHROPIC_API_KEY")), (Exit::Usage, true));
         assert_eq!(chosen(Some("openai:gpt-4"), &[("OPENAI_API_KEY", "k")]).await.unwrap(), "openai/gpt-4");
         assert!(chosen(Some("gpt-4"), &[("OPENAI_API_KEY", "k")]).await.is_err());
+    }
+
+    /// A model that only comes in where another fails is known to have no key before anything fails.
+    #[tokio::test]
+    async fn a_model_behind_another_needs_its_key_too() {
+        let environment = Environment::of(&[NOBODY, ("OPENAI_API_KEY", "k")]);
+        let with = |fallback: &str| ModelArguments {
+            fallback: vec![fallback.parse().unwrap()],
+            ..given(Some("openai/x"), None)
+        };
+        assert!(choose(&with("openai/y"), None, &environment).await.is_ok());
+        let missing = choose(&with("anthropic/y"), None, &environment).await.err().unwrap();
+        assert_eq!(
+            (missing.exit, missing.message.as_str()),
+            (Exit::Usage, "fallback anthropic/y: no key for provider anthropic: set ANTHROPIC_API_KEY")
+        );
+        let agents = || vec![Fallback::new("of/agent".parse().unwrap())];
+        let named = |chain: Vec<Fallback>| chain[0].model.to_string();
+        let none = given(None, None);
+        assert_eq!(named(fallback(&with("a/flag"), &with("a/file"), agents())), "a/flag");
+        assert_eq!(named(fallback(&none, &with("a/file"), agents())), "of/agent");
+        assert_eq!(named(fallback(&none, &with("a/file"), Vec::new())), "a/file");
     }
 
     #[tokio::test]

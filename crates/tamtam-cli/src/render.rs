@@ -94,8 +94,10 @@ impl Renderer {
                 }
                 self.end_line(&mut show);
             }
-            EventKind::RequestFailed { error, .. } => {
-                self.note(format!("! request failed: {}", escape::short(error, NOTE_MAX)), &mut show);
+            EventKind::RequestFailed { error, fallback, .. } => {
+                let then = fallback.as_ref().map(|model| format!(": continues with {}", escape::line(model)));
+                let failed = escape::short(error, NOTE_MAX);
+                self.note(format!("! request failed: {failed}{}", then.unwrap_or_default()), &mut show);
             }
             EventKind::TurnStarted { .. } => (self.in_turn, self.started) = (true, Vec::new()),
             EventKind::StepStarted { model, .. } if *model != self.model => {

@@ -173,7 +173,7 @@ const FOLDS = {
   ask,
   ask_closed: askClosed,
   budget: (talk, event) => note(event.ask ? ask(talk, { ...event, kind: 'budget' }) : talk, event, event.text ?? 'A budget is used up.', 'warn'),
-  request_failed: (talk, event) => note({ ...talk, items: withoutDrafts(talk.items) }, event, `The request failed: ${event.error}`, 'bad'),
+  request_failed: (talk, event) => note({ ...talk, items: withoutDrafts(talk.items) }, event, `The request failed: ${event.error}${event.fallback ? `: goes on with ${event.fallback}` : ''}`, 'bad'),
   retry: (talk, event) => note(talk, event,
     `Tries again${event.until > event.time ? ` in ${duration(event.until - event.time)}` : ''} (attempt ${event.attempt})`),
   step_finished: (talk, event) => ({ ...talk, left: event.left ?? talk.left }),

@@ -50,6 +50,7 @@ impl State {
                 turn.forget_calls();
                 if waiting.message.model.is_some() {
                     turn.model.clone_from(&waiting.message.model);
+                    turn.fallen = None;
                 }
                 turn.tools.extend(waiting.message.tools.clone());
                 if waiting.agent.is_some() {
@@ -76,6 +77,7 @@ impl State {
         let opened = OpenRequest {
             model: request.model.clone(),
             attempt: request.attempt,
+            fallback: request.fallback.clone(),
             last: request.last,
             closing: false,
             estimated: request.estimated,
@@ -134,6 +136,7 @@ impl State {
         };
         self.in_turn(|turn| {
             turn.retries = 0;
+            turn.tried = 0;
             turn.prepared = None;
             turn.overflowed = false;
             turn.overflows = 0;

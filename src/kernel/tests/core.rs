@@ -9,6 +9,7 @@ mod bytes;
 mod compact;
 mod compact_in_turn;
 mod delivery;
+mod fallback;
 mod finish;
 mod fork;
 mod grants;
