@@ -95,7 +95,7 @@ pub use {
         AnswerField, Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect,
         ThinkingField,
     },
-    http::{Addresses, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
+    http::{Addresses, Exchanges, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
     router::{Provider, Router},
 };
 

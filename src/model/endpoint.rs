@@ -8,7 +8,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Addresses, ModelLimits, RateLimits, Secret};
+use super::{Addresses, Exchanges, ModelLimits, RateLimits, Secret};
 
 /// The wire format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -284,6 +284,8 @@ pub struct HttpOptions {
     pub extra_roots_pem: Vec<String>,
     /// Which addresses requests may reach; any by default.
     pub addresses: Addresses,
+    /// A file that the exchanges of models are recorded into, or played from: for tests. None by default.
+    pub exchanges: Option<Exchanges>,
 }
 
 /// HTTP proxies, such as `http://user:password@host:3128`, by the scheme of the address that is asked.
@@ -320,6 +322,7 @@ impl Default for HttpOptions {
             proxies: Proxies::default(),
             extra_roots_pem: Vec::new(),
             addresses: Addresses::Any,
+            exchanges: None,
         }
     }
 }
