@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::{
     event::{BranchEvent, BudgetThen, shown},
     kernel::{
-        AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, FellBack, Grant, Limits, Link, Outcome,
-        Repeats, ShownTasks, Tie,
+        AskClosedWhy, AskFrom, Breach, CacheMiss, CompactionReason, Delivery, Down, FellBack, Grant, Limits, Link,
+        Outcome, Repeats, ShownTasks, Tie,
     },
     model::{ErrorKind, RetryClass},
     permission::{Offer, Rule},
@@ -310,6 +310,9 @@ pub enum EventKind {
         /// Whether the answer was cut off by us.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
+        /// What the provider could have read from its cache and did not, and why; left out where it read what it could.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cache_miss: Option<CacheMiss>,
     },
     /// A turn is over.
     TurnFinished {

@@ -10,8 +10,8 @@ use crate::{
     event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        AskClosedWhy, Breach, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction, OpenTaskAsk,
-        Outcome, Prepared, Record, RequestOpened, State, TaskAsk, ask_digest,
+        AskClosedWhy, Breach, CacheMiss, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction,
+        OpenTaskAsk, Outcome, Prepared, Record, RequestOpened, State, TaskAsk, ask_digest,
     },
     model::ModelAnswer,
     permission::offers,
@@ -48,7 +48,9 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             let price =
                 before.request().filter(|(ticket, _)| Some(*ticket) == entry.ticket).and_then(|(_, open)| open.price);
             let charge = Charge::of(price.as_ref(), &answer.usage, estimated.as_ref());
-            answer_events(answer, charge.unwrap_or_default(), *interrupted, left_after(before, entry))
+            let open = before.request().filter(|(ticket, _)| Some(*ticket) == entry.ticket && !*interrupted);
+            let miss = open.and_then(|(_, open)| before.cache_miss(open, &answer.usage));
+            answer_events(answer, charge.unwrap_or_default(), *interrupted, left_after(before, entry), miss)
         }
         Record::Result { result, .. } => result_events(before, entry, result).unwrap_or_default(),
         Record::TurnFinished { outcome } => turn_events(before, outcome).unwrap_or_default(),
@@ -321,10 +323,16 @@ fn left_after(before: &State, entry: &Entry) -> Limits {
     after.left()
 }
 
-fn answer_events(answer: &ModelAnswer, charge: Charge, interrupted: bool, left: Limits) -> Vec<EventKind> {
+fn answer_events(
+    answer: &ModelAnswer,
+    charge: Charge,
+    interrupted: bool,
+    left: Limits,
+    miss: Option<CacheMiss>,
+) -> Vec<EventKind> {
     let parts = answer.parts.iter().map(|part| EventKind::PartUpdated { part: part.clone().into() });
     let is_done = answer.calls().next().is_none();
-    let finished = is_done.then(|| step_finished(vec![], answer.finish, charge, interrupted, left));
+    let finished = is_done.then(|| step_finished(vec![], answer.finish, charge, interrupted, left, miss));
     parts.chain(finished).collect()
 }
 
@@ -345,7 +353,8 @@ fn result_events(before: &State, entry: &Entry, result: &ToolResult) -> Option<V
     let answer = before.turn.as_ref().and_then(|turn| turn.answered);
     if let (true, Some((finish, charge))) = (is_last, answer) {
         let calls = names_of_batch(before, call);
-        kinds.push(step_finished(calls, finish, charge, false, left_after(before, entry)));
+        let miss = before.turn.as_ref().and_then(|turn| turn.cache_miss);
+        kinds.push(step_finished(calls, finish, charge, false, left_after(before, entry), miss));
     }
     Some(kinds)
 }
@@ -356,7 +365,14 @@ fn names_of_batch(before: &State, last: &OpenCall) -> Vec<String> {
     batch.iter().map(|item| item.result.as_ref().map_or(&last.facts.tool, |result| &result.name).clone()).collect()
 }
 
-fn step_finished(calls: Vec<String>, finish: Finish, charge: Charge, interrupted: bool, left: Limits) -> EventKind {
+fn step_finished(
+    calls: Vec<String>,
+    finish: Finish,
+    charge: Charge,
+    interrupted: bool,
+    left: Limits,
+    cache_miss: Option<CacheMiss>,
+) -> EventKind {
     let Charge { usage, estimated, cost } = charge;
-    EventKind::StepFinished { calls, finish, usage, estimated, cost: cost.shown(), left, interrupted }
+    EventKind::StepFinished { calls, finish, usage, estimated, cost: cost.shown(), left, interrupted, cache_miss }
 }

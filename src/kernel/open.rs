@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        CallGate, Charge, FellBack, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Prepared, Reserve,
+        CallGate, Charge, FellBack, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Prefix, Prepared,
+        Reserve,
     },
     model::{Params, Price},
     permission::{Offer, offers},
@@ -99,6 +100,9 @@ pub struct OpenRequest {
     /// Why the answer before did not fit its schema, where this request asks for it once more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) misfit: Option<Arc<str>>,
+    /// What it begins with, for the question whether it came from the provider's cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prefix: Option<Prefix>,
     /// What hooks made of it; `None` as long as none has said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prepared: Option<Arc<Prepared>>,

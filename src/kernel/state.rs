@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Fallen, Granted, Limits, MergedLast,
-        Open, OpenTable, Origin, Outcome, PreparedFor, Recorded, Refusal, SeenMessages, Settings, Spent, Steering,
-        StopLevel, TaskEnd, WentBack,
+        Account, AgentChoice, AnchorMark, CacheMiss, Charge, ContextState, Delivery, EnvSeen, Fallen, Granted, Limits,
+        MergedLast, Open, OpenTable, Origin, Outcome, PreparedFor, Recorded, Refusal, SeenMessages, Settings, Spent,
+        Steering, StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
     tool::Todo,
@@ -407,6 +407,9 @@ pub struct Turn {
     /// Why the turn's final answer does not fit its schema, while it is asked for once more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) misfit: Option<Arc<str>>,
+    /// What of the newest answer's request did not come from the provider's cache, and could have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache_miss: Option<CacheMiss>,
     /// How the newest answer ended, and what its request used.
     pub(crate) answered: Option<(Finish, Charge)>,
 }

@@ -11,7 +11,11 @@ mod work;
 
 use std::collections::BTreeMap;
 
-use tamtam::{EventKind, Millis, Part, Seq, permission::Offer, session::BranchEvent};
+use tamtam::{
+    EventKind, Millis, Part, Seq,
+    permission::Offer,
+    session::{BranchEvent, CacheMiss},
+};
 
 use super::{escape, typed::more_answers};
 pub(super) use status::Status;
@@ -232,6 +236,9 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             format!("… {items} older items are summarized")
         }
         EventKind::CompactionFinished { items, .. } => format!("… {items} older items are left out, without a summary"),
+        EventKind::StepFinished { cache_miss: Some(CacheMiss { tokens, why, .. }), .. } => {
+            format!("… {tokens} tokens came from no cache: {why}")
+        }
         EventKind::SessionRecovered { n: 0, resumed: true } => return None,
         EventKind::SessionRecovered { resumed: true, .. } => {
             "! the session was rebuilt from its tape and continues".to_owned()

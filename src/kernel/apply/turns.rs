@@ -89,6 +89,7 @@ impl State {
             tools: self.settings.allowed_tools(),
             masked: request.masked.clone(),
             misfit: self.turn.as_ref().and_then(|turn| turn.misfit.clone()),
+            prefix: Some(self.prefix_of(request, entry.time)),
             prepared: self.prepared_before(request.attempt),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
@@ -108,10 +109,12 @@ impl State {
         interrupted: bool,
         charge: Charge,
     ) {
-        let Some(Open::Request(OpenRequest { last, estimated, params, .. })) = self.open.remove(&ticket) else {
-            return;
-        };
+        let Some(Open::Request(mut request)) = self.open.remove(&ticket) else { return };
+        let miss = self.cache_miss(&request, &answer.usage).filter(|_| !interrupted);
+        let prefix = request.prefix.take();
+        let OpenRequest { last, estimated, params, .. } = request;
         if !interrupted {
+            self.note_sent(prefix, &answer.usage);
             self.recoveries = 0;
         }
         self.usage += answer.usage;
@@ -144,6 +147,7 @@ impl State {
             turn.answer = Some(seq);
             turn.usage += answer.usage;
             turn.answered = Some((answer.finish, charge));
+            turn.cache_miss = miss;
             turn.next = next;
             turn.misfit = misfit;
             if !text.is_empty() {

@@ -6,6 +6,7 @@ mod back;
 mod batch;
 mod budget;
 mod bytes;
+mod cached;
 mod compact;
 mod compact_in_turn;
 mod delivery;

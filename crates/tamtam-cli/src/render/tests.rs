@@ -129,6 +129,7 @@ fn text_of_a_request_that_is_sent_again_is_printed_once() {
         cost,
         left: Limits::default(),
         interrupted: true,
+        cache_miss: None,
     };
     for broken_off in [recovered, stopped] {
         let pieces = show(false, &[delta("half"), broken_off, delta("half and half"), complete("half and half")]);
