@@ -102,7 +102,7 @@ pub struct OpenRequest {
     pub(crate) misfit: Option<Arc<str>>,
     /// What it begins with, for the question whether it came from the provider's cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) prefix: Option<Prefix>,
+    pub(crate) prefix: Option<Arc<Prefix>>,
     /// What hooks made of it; `None` as long as none has said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prepared: Option<Arc<Prepared>>,

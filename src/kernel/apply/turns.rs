@@ -89,7 +89,7 @@ impl State {
             tools: self.settings.allowed_tools(),
             masked: request.masked.clone(),
             misfit: self.turn.as_ref().and_then(|turn| turn.misfit.clone()),
-            prefix: Some(self.prefix_of(request, entry.time)),
+            prefix: Some(self.prefix_of(request, entry.time).into()),
             prepared: self.prepared_before(request.attempt),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };

@@ -7,7 +7,7 @@
 //! A change must keep that a provider which has never reported a figure of its cache is blamed for nothing, and that a miss changes no
 //! decision.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ pub(crate) struct Prefix {
 /// The newest request that was answered. Part of the stored form of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sent {
-    prefix: Prefix,
+    prefix: Arc<Prefix>,
     /// The tokens that it had, by the provider's figures.
     tokens: u64,
     /// Whether a provider has reported a figure of its cache in this session.
@@ -124,7 +124,7 @@ impl State {
         if !before.caches || tokens < MISSED_MIN.max(before.tokens / 4) {
             return None;
         }
-        let Prefix { model, system, tools, options, at } = &before.prefix;
+        let Prefix { model, system, tools, options, at } = &*before.prefix;
         let causes = [
             (CacheMissed::Model, *model != now.model),
             (CacheMissed::System, *system != now.system),
@@ -138,12 +138,12 @@ impl State {
     }
 
     /// Notes the request that was answered, where its provider gave figures.
-    pub(in crate::kernel) fn note_sent(&mut self, prefix: Option<Prefix>, usage: &Usage) {
+    pub(in crate::kernel) fn note_sent(&mut self, prefix: Option<Arc<Prefix>>, usage: &Usage) {
         let (Some(prefix), tokens) = (prefix, read(usage)) else { return };
         if tokens == 0 {
             return;
         }
-        let context = std::sync::Arc::make_mut(&mut self.context);
+        let context = Arc::make_mut(&mut self.context);
         let reports = usage.cache_read > 0 || usage.cache_write > 0;
         let caches = reports || context.sent.as_ref().is_some_and(|sent| sent.caches);
         context.sent = Some(Sent { prefix, tokens, caches, replaced: false }.into());

@@ -30,7 +30,8 @@ fn warm() -> Play {
 #[test]
 fn each_cause_of_a_miss_is_named() {
     let schema = || AnswerSchema::new(serde_json::json!({"type": "object"})).unwrap();
-    let rows: [(&dyn Fn(&mut Settings), CacheMissed); 6] = [
+    type Change<'c> = &'c dyn Fn(&mut Settings);
+    let rows: [(Change<'_>, CacheMissed); 6] = [
         (&|_| {}, CacheMissed::Unknown),
         (&|settings| settings.model = "b/other".parse().unwrap(), CacheMissed::Model),
         (&|settings| settings.system = "Be short.".into(), CacheMissed::System),
