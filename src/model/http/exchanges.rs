@@ -40,18 +40,39 @@ const HEADERS_BEGIN: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
 /// use std::sync::Arc;
 /// use tamtam::{Runtime, SessionOptions, model::{Exchanges, HttpOptions, Provider, Router}};
 ///
+/// async fn ask(url: &str, exchanges: Exchanges) -> Result<String, Box<dyn std::error::Error>> {
+///     let mut http = HttpOptions::default();
+///     http.exchanges = Some(exchanges);
+///     let router = Router::new(http).with(Provider::known("local").unwrap().with_base_url(url));
+///     let runtime = Runtime::builder().in_memory().models(Arc::new(router), "local/m".parse()?).start().await?;
+///     let session = runtime.create(SessionOptions::new(".")).await?;
+///     let answer = session.prompt("Hello?").await?.wait().await?;
+///     runtime.shutdown().await;
+///     Ok(answer.text)
+/// }
+///
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
 /// # let folder = tempfile::tempdir()?;
-/// # let line = r#"{"url":"http://127.0.0.1:9/v1/chat/completions","body":{"model":"m","stream":true,"stream_options":{"include_usage":true},"max_tokens":8192,"messages":[{"role":"user","content":"Hello?"}]},"status":200,"headers":{"content-type":"text/event-stream"},"chunks":["data: {\"choices\":[{\"delta\":{\"content\":\"Hello.\"},\"finish_reason\":\"stop\"}]}\n\n","data: [DONE]\n\n"]}"#;
-/// # std::fs::write(folder.path().join("hello.jsonl"), line)?;
-/// let mut http = HttpOptions::default();
-/// // Once with `Exchanges::record`, in front of the real server; then:
-/// http.exchanges = Some(Exchanges::play(folder.path().join("hello.jsonl"))?);
-/// let router = Router::new(http).with(Provider::known("local").unwrap().with_base_url("http://127.0.0.1:9/v1"));
-/// let runtime = Runtime::builder().in_memory().models(Arc::new(router), "local/m".parse()?).start().await?;
-/// let session = runtime.create(SessionOptions::new(folder.path()).system("")).await?;
-/// assert_eq!(session.prompt("Hello?").await?.wait().await?.text, "Hello.");
-/// runtime.shutdown().await;
+/// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let url = &format!("http://{}/v1", listener.local_addr()?);
+/// # std::thread::spawn(move || {
+/// #     use std::io::{BufRead as _, Read as _, Write as _};
+/// #     let (mut stream, _) = listener.accept().unwrap();
+/// #     let mut reader = std::io::BufReader::new(stream.try_clone().unwrap());
+/// #     let (mut line, mut length) = (String::new(), 0);
+/// #     while reader.read_line(&mut line).unwrap() > 2 {
+/// #         length = line.to_lowercase().strip_prefix("content-length:").map_or(length, |n| n.trim().parse().unwrap());
+/// #         line.clear();
+/// #     }
+/// #     reader.read_exact(&mut vec![0; length]).unwrap();
+/// #     let events = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello.\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+/// #     write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}").unwrap();
+/// # });
+/// let file = folder.path().join("hello.jsonl");
+/// // Once, in front of the real server:
+/// assert_eq!(ask(url, Exchanges::record(&file)?).await?, "Hello.");
+/// // From then on there is none:
+/// assert_eq!(ask(url, Exchanges::play(&file)?).await?, "Hello.");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
