@@ -25,10 +25,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    kernel::{AgentChoice, AgentParts},
-    model::Thinking,
+    kernel::{AgentChoice, AgentParts, Fallback, fallback_fault},
+    model::{Params, Thinking, fault},
     permission::{Rule, Ruleset},
-    words::depth,
     words::ids::SessionId,
     words::message::ModelRef,
     words::setters::setters,
@@ -64,6 +63,9 @@ pub struct Agent {
     /// The model that answers; the runtime's default if none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
+    /// The models that go on with a turn where the agent's fails, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<Fallback>,
     /// The tools that are offered to the model, by names and patterns such as `mcp_files_*`; `!NAME` takes one out, so `*` and
     /// `!write` are all but `write`. All tools where this is left out, none where it is empty. A name that no tool has offers
     /// nothing.
@@ -187,6 +189,7 @@ impl Agent {
             mode: AgentMode::All,
             prompt: None,
             model: None,
+            fallback: Vec::new(),
             tools: None,
             permission: Vec::new(),
             limits: AgentLimits::default(),
@@ -210,6 +213,8 @@ impl Agent {
         prompt: impl Into<String> = Some(prompt.into());
         /// Sets its [model](#structfield.model).
         model: ModelRef = Some(model);
+        /// Sets the [models behind it](#structfield.fallback).
+        fallback: Vec<Fallback>;
         /// Limits it to [these tools](#structfield.tools).
         tools: impl IntoIterator<Item = impl Into<String>> = Some(tools.into_iter().map(Into::into).collect());
         /// Sets its [rules](#structfield.permission).
@@ -249,7 +254,6 @@ impl Agent {
     pub fn check(&self) -> Result<(), BadAgent> {
         let is_empty = |rule: &Rule| rule.permission.trim().is_empty() || rule.pattern.is_empty();
         let prompt = self.prompt.as_deref();
-        let is_off = |value: Option<f32>, most: f32| value.is_some_and(|value| !(0.0..=most).contains(&value));
         let (field, problem) = if !is_name(&self.name) {
             ("name", format!("must be 1 to {NAME_MAX} small letters, digits, - and _, with / between two parts"))
         } else if self.description.trim().is_empty() && !self.hidden {
@@ -266,16 +270,12 @@ impl Agent {
             ("permission", "has a rule without a permission or a pattern: write * for all".to_owned())
         } else if self.limits.steps_max == Some(0) {
             ("limits.steps_max", "is 0: a turn takes at least 1 step".to_owned())
-        } else if self.limits.output_max == Some(0) {
-            ("limits.output_max", "is 0: an answer takes at least 1 token".to_owned())
-        } else if is_off(self.temperature, 2.0) {
-            ("temperature", "is not a number from 0 to 2".to_owned())
-        } else if is_off(self.top_p, 1.0) {
-            ("top_p", "is not a number from 0 to 1".to_owned())
-        } else if !self.options.is_null() && !self.options.is_object() {
-            ("options", "is not a table".to_owned())
-        } else if !depth::is_within(&self.options, depth::VALUE_DEPTH_MAX) {
-            ("options", format!("is {}", depth::TooDeep))
+        } else if let Some(problem) = fallback_fault(&self.fallback) {
+            ("fallback", problem)
+        } else if let Some((field, problem)) =
+            fault(self.temperature, self.top_p, self.limits.output_max, &self.options)
+        {
+            (if field == "max_output" { "limits.output_max" } else { field }, problem)
         } else {
             return Ok(());
         };
@@ -298,6 +298,8 @@ impl Agent {
             system: self.prompt.as_deref().map(Arc::from),
             addition: self.addition.map(|words| filled(words).into()),
             model: self.model.clone(),
+            // A chain stands behind its model.
+            fallback: (self.model.is_some() || !self.fallback.is_empty()).then(|| self.fallback.clone()),
             tools: self.tools.clone(),
             output_max: self.limits.output_max,
             steps_max: self.limits.steps_max,
@@ -309,6 +311,18 @@ impl Agent {
             last_rules: self.ruleset_of(last_rules),
             plan_file,
         })))
+    }
+
+    /// What it says of its requests.
+    pub(crate) fn params(&self) -> Params {
+        Params {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            max_output: self.limits.output_max,
+            thinking: self.thinking,
+            options: self.options.clone(),
+            answer_schema: None,
+        }
     }
 
     fn is_plan(&self) -> bool {

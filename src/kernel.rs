@@ -57,6 +57,8 @@ pub use children::link::{
     AskFrom, Down, DownReason, Link, NextTask, OpenTask, OpenTaskAsk, Origin, TaskAsk, TaskEnd, TaskOrder, Terms, Tie,
 };
 pub(crate) use children::tasks::never_made;
+pub use context::cached::{CacheMiss, CacheMissed};
+pub(crate) use context::cached::{Prefix, Sent};
 pub(crate) use context::compact::{Asked, prompt as compaction_prompt, reads_max};
 pub use context::compaction::{Compacted, CompactionReason, ContextState, Learned, OpenCompaction, Pin, Undone};
 pub(crate) use decide::{Decision, decide, decide_and_watch};
@@ -92,6 +94,8 @@ pub use state::{Ahead, State, Turn, TurnEnd, Waiting};
 pub(crate) use turn::advance::{LAST_STEP_REMINDER, LAST_STEP_SHAPED};
 pub use turn::agent::{AgentChoice, AgentParts};
 pub(crate) use turn::due::Due;
+pub use turn::fallback::{Fallback, FellBack};
+pub(crate) use turn::fallback::{Fallen, fault as fallback_fault};
 pub(crate) use turn::inbox::{INBOX_QUEUED_MAX, INBOX_STEERING_MAX, says_nothing};
 pub use turn::judged::CallVerdict;
 pub use turn::outcome::{AskClosedWhy, Outcome};

@@ -83,8 +83,8 @@ pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use governor::{GovernedBy, RateLimits};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
-pub(crate) use request::bound_parts;
 pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
+pub(crate) use request::{bound_parts, fault};
 pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;
 pub use steers::{Steered, Steers};
@@ -97,7 +97,7 @@ pub use {
         AnswerField, Api, Endpoint, HttpOptions, MaxTokensField, Proxies, Quirks, ReasoningBack, SchemaDialect,
         ThinkingField,
     },
-    http::{Addresses, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
+    http::{Addresses, Exchanges, HttpAnswer, HttpClient, HttpEvent, HttpModel, HttpRequest},
     router::{Provider, Router},
 };
 

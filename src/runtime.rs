@@ -155,7 +155,7 @@ impl Runtime {
     /// # Errors
     /// [`OpenError::Tape`] if the id is taken or the tape cannot be made; [`OpenError::Workspace`] if the workspace is not a
     /// folder; [`OpenError::UnknownTools`] if the options name tools that there are not; [`OpenError::Options`] if a title or a
-    /// name is too long, or the parameters are too deep; [`OpenError::Drained`] if sessions with these labels are drained; [`OpenError::Closed`] if the runtime drains or ends.
+    /// name is too long, or a parameter is out of its bounds; [`OpenError::Drained`] if sessions with these labels are drained; [`OpenError::Closed`] if the runtime drains or ends.
     pub async fn create(&self, mut options: SessionOptions) -> Result<Session, OpenError> {
         self.is_open()?;
         let tools = self.inner.shared.tools.now();

@@ -33,14 +33,14 @@ use std::{sync::Arc, time::Duration};
 pub use crate::kernel::context::{FileOperations, Fullness, SUMMARY_SYSTEM, estimated_tokens};
 pub use crate::kernel::{
     AgentChoice, AgentParts, Ahead, AnchorMark, AskAnswer, AskClosedWhy, AskFrom, BadRecord, Bill, BillKind, BillLine,
-    Branch, BranchRequest, BranchSummary, Breach, Budget, CallOpened, CallState, CallVerdict, Charge, Compacted,
-    CompactionReason, CompactionSettings, ContextState, Disposition, Down, DownReason, Entry, Extent, ForkMade, Gated,
-    Grant, Granted, Learned, Limits, Link, Merged, Mode, NextTask, NoPoint, OnBreach, Open, OpenAsk, OpenBranch,
-    OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTable, OpenTask, OpenTaskAsk, OpenWait, Origin, Pin,
-    Point, Prepared, PromptSection, Record, Refusal, RefusedFile, Repeats, RequestOpened, Resource, RestartPolicy,
-    RestoredFiles, RollbackTarget, RolledBack, Scope, Settings, ShownLimits, ShownSpent, ShownTasks, Spent, State,
-    Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms, Tie, Trail, Transcript, Turn, TurnEnd, Undone,
-    Waiting, Way,
+    Branch, BranchRequest, BranchSummary, Breach, Budget, CacheMiss, CacheMissed, CallOpened, CallState, CallVerdict,
+    Charge, Compacted, CompactionReason, CompactionSettings, ContextState, Disposition, Down, DownReason, Entry,
+    Extent, Fallback, FellBack, ForkMade, Gated, Grant, Granted, Learned, Limits, Link, Merged, Mode, NextTask,
+    NoPoint, OnBreach, Open, OpenAsk, OpenBranch, OpenBudgetAsk, OpenCall, OpenCompaction, OpenRequest, OpenTable,
+    OpenTask, OpenTaskAsk, OpenWait, Origin, Pin, Point, Prepared, PromptSection, Record, Refusal, RefusedFile,
+    Repeats, RequestOpened, Resource, RestartPolicy, RestoredFiles, RollbackTarget, RolledBack, Scope, Settings,
+    ShownLimits, ShownSpent, ShownTasks, Spent, State, Switched, TITLE_BYTES_MAX, TaskAsk, TaskEnd, TaskOrder, Terms,
+    Tie, Trail, Transcript, Turn, TurnEnd, Undone, Waiting, Way,
 };
 #[cfg(all(unix, feature = "tools"))]
 pub use back::RollbackPlan;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     agent::{Agent, AgentLimits, AgentMode},
+    kernel::Fallback,
     model::Thinking,
     permission::Rule,
     words::message::ModelRef,
@@ -39,6 +40,10 @@ pub struct AgentSpec {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "model")]
     #[cfg_attr(feature = "agent-files", schemars(with = "Option<String>"))]
     pub model: Option<ModelRef>,
+    /// The models that go on with a turn where this one fails, in this order: each with the failures that it stands in for, such as
+    /// `overloaded` or `auth`; left out, those that may pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Vec<Fallback>>,
     /// The tools: a list of names and patterns, or a map that switches them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolChoice>,
@@ -178,6 +183,7 @@ impl Agent {
         self.hidden = hidden.unwrap_or(self.hidden);
         self.prompt = prompt.clone().or(self.prompt.take());
         self.model = model.clone().or(self.model.take());
+        self.fallback = spec.fallback.clone().unwrap_or(std::mem::take(&mut self.fallback));
         self.color = color.clone().or(self.color.take());
         // After the existing ones: the last rule that matches counts.
         self.permission.extend(permission.iter().flatten().cloned());

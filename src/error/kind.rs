@@ -107,6 +107,7 @@ impl Refusal {
             | Refusal::ReservedId { .. }
             | Refusal::Length { .. }
             | Refusal::Nested { .. }
+            | Refusal::Params { .. }
             | Refusal::Withdrawn { .. }
             | Refusal::OtherWords { .. }
             | Refusal::OtherTask { .. }

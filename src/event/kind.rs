@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::{
     event::{BranchEvent, BudgetThen, shown},
     kernel::{
-        Ahead, AskClosedWhy, AskFrom, Breach, CompactionReason, Delivery, Down, Grant, Limits, Link, Outcome, Repeats,
-        ShownTasks, Tie,
+        Ahead, AskClosedWhy, AskFrom, Breach, CacheMiss, CompactionReason, Delivery, Down, FellBack, Grant, Limits,
+        Link, Outcome, Repeats, ShownTasks, Tie,
     },
     model::{ErrorKind, RetryClass},
     permission::{Offer, Rule},
@@ -89,6 +89,9 @@ pub enum EventKind {
         usable: u64,
         /// Hash of all that determines the request.
         hash: String,
+        /// The model that failed in this turn, so that this one is asked; left out otherwise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<FellBack>,
     },
     /// Hooks changed the request before it was sent.
     RequestPrepared {
@@ -274,6 +277,9 @@ pub enum EventKind {
         kind: ErrorKind,
         /// Whether another try may help.
         class: RetryClass,
+        /// The model, as `provider/model`, that goes on with the turn from here; left out where the same one is asked again, or none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<String>,
     },
     /// A failed request will be made again.
     Retry {
@@ -315,6 +321,9 @@ pub enum EventKind {
         /// Whether the answer was cut off by us.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
+        /// What the provider could have read from its cache and did not, and why; left out where it read what it could.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cache_miss: Option<CacheMiss>,
     },
     /// A turn is over.
     TurnFinished {

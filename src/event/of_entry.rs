@@ -10,7 +10,7 @@ use crate::{
     event::{BranchEvent, BudgetThen, EVENT_VERSION, Event, EventId, EventKind},
     kernel::context::Fullness,
     kernel::{
-        Ahead, AskClosedWhy, Breach, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction,
+        Ahead, AskClosedWhy, Breach, CacheMiss, Charge, Delivery, Entry, Grant, Limits, Open, OpenCall, OpenCompaction,
         OpenTaskAsk, Outcome, Prepared, Record, RequestOpened, State, TaskAsk, ask_digest,
     },
     model::ModelAnswer,
@@ -51,7 +51,9 @@ fn kinds_of(before: &State, entry: &Entry) -> Vec<EventKind> {
             let price =
                 before.request().filter(|(ticket, _)| Some(*ticket) == entry.ticket).and_then(|(_, open)| open.price);
             let charge = Charge::of(price.as_ref(), &answer.usage, estimated.as_ref());
-            answer_events(answer, charge.unwrap_or_default(), *interrupted, left_after(before, entry))
+            let open = before.request().filter(|(ticket, _)| Some(*ticket) == entry.ticket && !*interrupted);
+            let miss = open.and_then(|(_, open)| before.cache_miss(open, &answer.usage));
+            answer_events(answer, charge.unwrap_or_default(), *interrupted, left_after(before, entry), miss)
         }
         Record::Result { result, .. } => result_events(before, entry, result).unwrap_or_default(),
         Record::TurnFinished { outcome } => turn_events(before, outcome).unwrap_or_default(),
@@ -148,9 +150,12 @@ fn kind_of(before: &State, entry: &Entry) -> Option<EventKind> {
             None => EventKind::TurnStarted { messages: ids.clone() },
         },
         Record::BudgetAsk { breach, expires } => budget(*breach, BudgetThen::Ask, Some((entry.seq, *expires)), None),
-        Record::RequestFailed { error, .. } => {
-            EventKind::RequestFailed { error: error.message.clone(), kind: error.kind, class: error.class() }
-        }
+        Record::RequestFailed { error, fallback, .. } => EventKind::RequestFailed {
+            error: error.message.clone(),
+            kind: error.kind,
+            class: error.class(),
+            fallback: fallback.as_ref().map(ToString::to_string),
+        },
         Record::RetryWait { attempt, until, server } => {
             EventKind::Retry { attempt: *attempt, until: *until, server: *server }
         }
@@ -290,7 +295,8 @@ fn request_events(before: &State, request: &RequestOpened) -> Vec<EventKind> {
     let (model, used, usable) = (request.model.to_string(), request.used, request.usable);
     let instead = request.instead.map(|breach| budget(breach, BudgetThen::Model, None, Some(model.clone())));
     let mut kinds = Vec::from_iter(instead);
-    kinds.push(EventKind::StepStarted { model, attempt: request.attempt, used, usable, hash: request.hash.clone() });
+    let (hash, fallback) = (request.hash.clone(), request.fallback.clone());
+    kinds.push(EventKind::StepStarted { model, attempt: request.attempt, used, usable, hash, fallback });
     if (Fullness { used, usable }).warns() && !before.context.fullness.warns() {
         kinds.push(EventKind::ContextWarning { used, usable });
     }
@@ -338,10 +344,16 @@ fn left_after(before: &State, entry: &Entry) -> Limits {
     after.left()
 }
 
-fn answer_events(answer: &ModelAnswer, charge: Charge, interrupted: bool, left: Limits) -> Vec<EventKind> {
+fn answer_events(
+    answer: &ModelAnswer,
+    charge: Charge,
+    interrupted: bool,
+    left: Limits,
+    miss: Option<CacheMiss>,
+) -> Vec<EventKind> {
     let parts = answer.parts.iter().map(|part| EventKind::PartUpdated { part: part.clone().into() });
     let is_done = answer.calls().next().is_none();
-    let finished = is_done.then(|| step_finished(vec![], answer.finish, charge, interrupted, left));
+    let finished = is_done.then(|| step_finished(vec![], answer.finish, charge, interrupted, left, miss));
     parts.chain(finished).collect()
 }
 
@@ -362,7 +374,8 @@ fn result_events(before: &State, entry: &Entry, result: &ToolResult) -> Option<V
     let answer = before.turn.as_ref().and_then(|turn| turn.answered);
     if let (true, Some((finish, charge))) = (is_last, answer) {
         let calls = names_of_batch(before, call);
-        kinds.push(step_finished(calls, finish, charge, false, left_after(before, entry)));
+        let miss = before.turn.as_ref().and_then(|turn| turn.cache_miss);
+        kinds.push(step_finished(calls, finish, charge, false, left_after(before, entry), miss));
     }
     Some(kinds)
 }
@@ -373,7 +386,14 @@ fn names_of_batch(before: &State, last: &OpenCall) -> Vec<String> {
     batch.iter().map(|item| item.result.as_ref().map_or(&last.facts.tool, |result| &result.name).clone()).collect()
 }
 
-fn step_finished(calls: Vec<String>, finish: Finish, charge: Charge, interrupted: bool, left: Limits) -> EventKind {
+fn step_finished(
+    calls: Vec<String>,
+    finish: Finish,
+    charge: Charge,
+    interrupted: bool,
+    left: Limits,
+    cache_miss: Option<CacheMiss>,
+) -> EventKind {
     let Charge { usage, estimated, cost } = charge;
-    EventKind::StepFinished { calls, finish, usage, estimated, cost: cost.shown(), left, interrupted }
+    EventKind::StepFinished { calls, finish, usage, estimated, cost: cost.shown(), left, interrupted, cache_miss }
 }

@@ -70,7 +70,8 @@ impl State {
                 if settings.workspace != self.settings.workspace {
                     self.forget_approvals();
                 }
-                self.settings = Arc::new((**settings).clone());
+                let before = std::mem::replace(&mut self.settings, Arc::new((**settings).clone()));
+                self.end_fallback_of(&before);
                 self.begin_queued_tasks();
             }
             Record::Accepted { message, delivery, agent, added } => {
@@ -91,7 +92,7 @@ impl State {
                     self.task_withdrawn();
                 }
             }
-            Record::Sent { id } => self.note_sent(id),
+            Record::Sent { id } => self.send_ahead(id),
             Record::Delivered { ids } => self.deliver(entry, ids),
             Record::Request(request) => self.open_request(entry, request),
             Record::Prepared(prepared) => self.take_prepared(entry.seq, ticket, prepared),
@@ -100,10 +101,15 @@ impl State {
                 let charge = charged.last().map(|line| line.charge);
                 self.take_answer(entry.seq, ticket, answer, *interrupted, charge.unwrap_or_default());
             }
-            Record::RequestFailed { learned, .. } => {
+            Record::RequestFailed { error, learned, fallback, .. } => {
                 self.move_ahead(&[]);
-                if let (Some(Open::Request(request)), Some(learned)) = (self.open.remove(&ticket), learned) {
-                    self.take_refusal(request, *learned);
+                if let Some(Open::Request(request)) = self.open.remove(&ticket) {
+                    if let Some(to) = fallback {
+                        self.fall_back(&request, error.kind, to);
+                    }
+                    if let Some(learned) = learned {
+                        self.take_refusal(request, *learned);
+                    }
                 }
                 self.put_compacted_in_place();
             }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         AgentChoice, AgentParts, AnswerAsk, Command, Configure, EditMessage, Grant, Refusal, SendMessage, Settings,
-        Spawn, SwitchAgent, TaskOrder, kept,
+        Spawn, SwitchAgent, TaskOrder, fallback_fault, kept,
     },
     words::{
         depth::{self, VALUE_DEPTH_MAX},
@@ -82,6 +82,10 @@ fn bound_part(part: &mut Part) -> Result<(), Refusal> {
 /// Checks the settings of a session.
 pub(crate) fn settings(settings: &mut Settings) -> Result<(), Refusal> {
     value("the options of requests", &mut settings.params.options)?;
+    settings.params.fault().map_or(Ok(()), |(what, problem)| Err(Refusal::Params { what, problem }))?;
+    let fault = fallback_fault(&settings.fallback);
+    fault.map_or(Ok(()), |problem| Err(Refusal::Params { what: "fallback", problem }))?;
+    settings.fallback.iter().try_for_each(|fallback| model(&fallback.model))?;
     name("the name of an agent", &settings.agent)?;
     model(&settings.model)?;
     settings.title.as_deref().map_or(Ok(()), |title| length("the title", title, 0, TITLE_BYTES_MAX))

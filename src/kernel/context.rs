@@ -2,7 +2,7 @@
 //!
 //! The folder measures (`tokens.rs`, `window.rs`, `bytes.rs`), prunes and cuts (`prune.rs`, `files.rs`, `cut.rs`), decides when
 //! to compact (`compact.rs`) and what is carried on (`summary.rs`, `carried.rs`, `pin.rs`), and undoes a compaction (`undo.rs`).
-//! `sections.rs` divides the system prompt.
+//! `sections.rs` divides the system prompt, and `cached.rs` says why a provider did not read a request from its cache.
 //!
 //! Nothing here asks a model, reads a clock or changes a history in place. What is left out of a request stays on the tape. The
 //! texts and the numbers that are computed here go into decisions and states. A change must keep them, because existing tapes
@@ -10,6 +10,7 @@
 
 mod branch;
 pub(super) mod bytes;
+pub(super) mod cached;
 mod carried;
 pub(super) mod compact;
 pub(super) mod compaction;

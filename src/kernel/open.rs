@@ -12,7 +12,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{CallGate, Charge, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Prepared, Reserve},
+    kernel::{
+        CallGate, Charge, FellBack, OpenBranch, OpenBudgetAsk, OpenCompaction, OpenTask, OpenTaskAsk, Prefix, Prepared,
+        Reserve,
+    },
     model::{Params, Price},
     permission::{Offer, offers},
     tool::{Access, CallFacts, Question, QuestionAnswer},
@@ -68,6 +71,9 @@ pub struct OpenRequest {
     pub model: ModelRef,
     /// 1 for the first try.
     pub attempt: u32,
+    /// The model in whose place it is asked, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FellBack>,
     /// Whether it is the last that the turn may make.
     pub last: bool,
     /// Whether it was told to stop.
@@ -94,6 +100,9 @@ pub struct OpenRequest {
     /// Why the answer before did not fit its schema, where this request asks for it once more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) misfit: Option<Arc<str>>,
+    /// What it begins with, for the question whether it came from the provider's cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prefix: Option<Arc<Prefix>>,
     /// What hooks made of it; `None` as long as none has said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prepared: Option<Arc<Prepared>>,

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, Gated, Grant,
-        Learned, Limits, Link, Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Prepared, Recorded, Reserve,
-        RestoredFiles, RolledBack, Settings, State, TaskAsk, TaskOrder, Tie, Undone,
+        AgentChoice, AskClosedWhy, BranchSummary, Breach, CallVerdict, Compacted, Delivery, Down, FellBack, Gated,
+        Grant, Learned, Limits, Link, Merged, NextTask, OpenBranch, OpenCompaction, Outcome, Prepared, Recorded,
+        Reserve, RestoredFiles, RolledBack, Settings, State, TaskAsk, TaskOrder, Tie, Undone,
     },
     model::{ModelAnswer, ModelError, Params, Price},
     permission::{Chain, Rule, Ruleset},
@@ -123,6 +123,9 @@ pub enum Record {
         /// What the refusal taught; left out where it taught nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         learned: Option<Learned>,
+        /// The model of the chain that has the step from here on; left out where the same one is asked again, or none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<ModelRef>,
     },
     /// The request will be made again. Opens a ticket.
     RetryWait {
@@ -424,6 +427,9 @@ pub struct RequestOpened {
     /// The limit that did not allow the model that was to be asked, so that this model is asked instead; left out otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Breach>,
+    /// The model that failed in this turn, so that this one has it; left out otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FellBack>,
     /// Hash of all that determines the bytes of the request: the same after a crash.
     pub(crate) hash: String,
 }

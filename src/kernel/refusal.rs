@@ -72,6 +72,14 @@ pub enum Refusal {
         /// The most levels that it may have.
         max: usize,
     },
+    /// A parameter of the session's requests is none that a request may have.
+    #[error("the parameter {what} of the session's requests {problem}")]
+    Params {
+        /// Which, such as `temperature`.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A hook of the host refused what somebody asked of the session ([`Hook::before_operation`](crate::hook::Hook::before_operation)).
     #[error("a hook refused the {operation}: {reason}")]
     Blocked {

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{AgentParts, Budget, turn::toolset},
+    kernel::{AgentParts, Budget, Fallback, turn::toolset},
     model::Params,
     permission::{
         Action, Chain, Globs, Judgement, Profile, Rule, RuleVerdict, Ruleset, decide, denies_all, restricts_reads,
@@ -84,6 +84,9 @@ pub struct Settings {
     pub read_roots: Vec<String>,
     /// The model that answers.
     pub model: ModelRef,
+    /// The models that go on with a turn where this one fails, in this order; see [`Fallback`]. None by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<Fallback>,
     /// The title of the session in lists; `None` for the first words of its first message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -177,6 +180,7 @@ impl Settings {
             read_roots: Vec::new(),
             model,
             title: None,
+            fallback: Vec::new(),
             labels: Labels::default(),
             agent: "build".to_owned(),
             switched: None,

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Account, AgentChoice, AnchorMark, Charge, ContextState, Delivery, EnvSeen, Granted, Limits, MergedLast, Open,
-        OpenTable, Origin, Outcome, PreparedFor, Recorded, Refusal, SeenMessages, Settings, Spent, Steering, StopLevel,
-        TaskEnd, WentBack,
+        Account, AgentChoice, AnchorMark, CacheMiss, Charge, ContextState, Delivery, EnvSeen, Fallen, Granted, Limits,
+        MergedLast, Open, OpenTable, Origin, Outcome, PreparedFor, Recorded, Refusal, SeenMessages, Settings, Spent,
+        Steering, StopLevel, TaskEnd, WentBack,
     },
     model::{History, ToolResultItem},
     tool::Todo,
@@ -367,6 +367,12 @@ pub struct Turn {
     pub(crate) refused: String,
     /// The model that the turn's messages asked for; `None` for the model of the settings.
     pub model: Option<ModelRef>,
+    /// The model of the chain that has the turn, where the first one failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fallen: Option<Fallen>,
+    /// The tries of the present request that went to models before this one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) tried: u32,
     /// Tools, or patterns of tools, that the turn's messages switched on or off.
     pub tools: BTreeMap<String, bool>,
     /// The trace that the turn goes on in: that of its first message.
@@ -419,6 +425,9 @@ pub struct Turn {
     /// Why the turn's final answer does not fit its schema, while it is asked for once more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) misfit: Option<Arc<str>>,
+    /// What of the newest answer's request did not come from the provider's cache, and could have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache_miss: Option<CacheMiss>,
     /// How the newest answer ended, and what its request used.
     pub(crate) answered: Option<(Finish, Charge)>,
 }

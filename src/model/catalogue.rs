@@ -70,7 +70,7 @@ impl KnownProvider {
         let refuses = self.api == Api::AnthropicMessages && !takes_schema(model);
         #[cfg(not(feature = "anthropic"))]
         let (refuses, _) = (false, model);
-        self.quirks.answer == AnswerField::Schema && !refuses
+        self.quirks.answer.is_schema() && !refuses
     }
 
     #[cfg(any(feature = "openai", feature = "anthropic"))]
@@ -102,8 +102,11 @@ const ANTHROPIC: Quirks = Quirks { auto_cache: true, image_bytes_max: 5 << 20, .
 /// The providers that are known by name, and `local` for a server on this machine: those whose wire is in the build.
 pub const PROVIDERS: &[KnownProvider] = &[
     #[cfg(feature = "openai")]
-    openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL")
-        .with(Quirks { max_tokens: MaxTokensField::MaxCompletionTokens, ..Quirks::NONE }),
+    openai_compatible("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "OPENAI_BASE_URL").with(Quirks {
+        max_tokens: MaxTokensField::MaxCompletionTokens,
+        answer: AnswerField::Schema,
+        ..Quirks::NONE
+    }),
     #[cfg(feature = "anthropic")]
     known(
         "anthropic",
@@ -136,7 +139,8 @@ pub const PROVIDERS: &[KnownProvider] = &[
         &["DASHSCOPE_API_KEY", "QWEN_API_KEY"],
         "DASHSCOPE_BASE_URL",
     )
-    .with(Quirks { thinking: ThinkingField::Budget, answer: AnswerField::Json, ..Quirks::NONE }),
+    // A model of Qwen's that thinks may refuse to be asked for JSON.
+    .with(Quirks { thinking: ThinkingField::Budget, answer: AnswerField::Words, ..Quirks::NONE }),
     #[cfg(feature = "openai")]
     openai_compatible("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "MOONSHOT_BASE_URL")
         .with(reasoning(ReasoningBack::WithCalls, ThinkingField::Switch)),

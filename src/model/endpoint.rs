@@ -8,7 +8,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Addresses, ModelLimits, RateLimits, Secret};
+use super::{Addresses, Exchanges, ModelLimits, RateLimits, Secret};
 
 /// The wire format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,7 @@ impl Quirks {
         stream_options: true,
         reasoning: ReasoningBack::Never,
         thinking: ThinkingField::Effort,
-        answer: AnswerField::Schema,
+        answer: AnswerField::SchemaAlone,
         schema: SchemaDialect::Plain,
         auto_cache: false,
         images: None,
@@ -120,10 +120,21 @@ pub enum MaxTokensField {
 pub enum AnswerField {
     /// It is given the schema.
     Schema,
-    /// It is asked for JSON, and told the schema in words (Chat Completions).
+    /// It is given the schema where the request has no tools (Chat Completions): a server that binds its model to the schema binds the
+    /// calls too, so that none can be made.
+    SchemaAlone,
+    /// It is asked for JSON where the request has no tools, and always told the schema in words (Chat Completions). What such a server
+    /// makes of words beside calls is not JSON: DeepSeek's sends blanks in their place.
     Json,
     /// It is only told in words.
     Words,
+}
+
+impl AnswerField {
+    /// Whether a request without tools is given the schema.
+    pub(crate) fn is_schema(self) -> bool {
+        matches!(self, AnswerField::Schema | AnswerField::SchemaAlone)
+    }
 }
 
 /// How a server is told how much to think ([`Params::thinking`](super::Params::thinking)).
@@ -277,6 +288,8 @@ pub struct HttpOptions {
     pub extra_roots_pem: Vec<String>,
     /// Which addresses requests may reach; any by default.
     pub addresses: Addresses,
+    /// A file that the exchanges of models are recorded into, or played from: for tests. None by default.
+    pub exchanges: Option<Exchanges>,
 }
 
 /// HTTP proxies, such as `http://user:password@host:3128`, by the scheme of the address that is asked.
@@ -313,6 +326,7 @@ impl Default for HttpOptions {
             proxies: Proxies::default(),
             extra_roots_pem: Vec::new(),
             addresses: Addresses::Any,
+            exchanges: None,
         }
     }
 }

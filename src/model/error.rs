@@ -79,7 +79,7 @@ impl ModelError {
 
 /// The kind of a failed model request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "agent-files", feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -140,6 +140,31 @@ pub enum RetryClass {
 }
 
 impl ErrorKind {
+    /// Its name in files and on tapes, such as `rate_limited`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Auth => "auth",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::InvalidRequest => "invalid_request",
+            ErrorKind::ContextOverflow => "context_overflow",
+            ErrorKind::RequestTooLarge => "request_too_large",
+            ErrorKind::FileRefused => "file_refused",
+            ErrorKind::ContentPolicy => "content_policy",
+            ErrorKind::RateLimited => "rate_limited",
+            ErrorKind::Overloaded => "overloaded",
+            ErrorKind::Server => "server",
+            ErrorKind::Network => "network",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Truncated => "truncated",
+            ErrorKind::Protocol => "protocol",
+            ErrorKind::RetryAfterTooLong => "retry_after_too_long",
+            ErrorKind::Silent => "silent",
+            ErrorKind::AnswerTooLarge => "answer_too_large",
+            ErrorKind::Crashed => "crashed",
+        }
+    }
+
     /// Whether another try may help.
     #[must_use]
     pub fn class(self) -> RetryClass {

@@ -9,6 +9,7 @@
 
 mod client;
 mod exchange;
+mod exchanges;
 #[cfg(feature = "web-fetch")]
 mod page;
 mod public;
@@ -36,6 +37,8 @@ use crate::words::{message::ModelRef, trace::TraceContext};
 
 pub use client::HttpClient;
 pub use exchange::{HttpAnswer, HttpEvent, HttpRequest};
+use exchanges::Answered;
+pub use exchanges::Exchanges;
 #[cfg(feature = "web-fetch")]
 pub(crate) use page::PageUrl;
 pub use public::Addresses;
@@ -102,24 +105,43 @@ impl HttpModel {
     }
 
     async fn run(&self, request: &Request, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ModelError> {
-        let options = self.client.options();
-        let mut clock = Clock::start(options, self.endpoint.quirks.first_timeout);
+        let mut clock = Clock::start(self.client.options(), self.endpoint.quirks.first_timeout);
         let body = wire::body(&self.endpoint, &self.rendering, request);
-        let client = self.client.for_scheme(self.url.scheme()).await?;
-        let sent = timeout_at(clock.until(), self.post(&client, body, request.trace.as_ref()).send()).await;
-        let response = sent.map_err(|_| self.timed_out(&clock))?.map_err(|error| self.not_sent(&error))?;
-        let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
-        deltas.head(response.status().as_u16(), &header);
-        if response.status() != reqwest::StatusCode::OK {
-            return Err(self.refused(response).await);
+        let mut answer = self.ask(body, request.trace.as_ref(), &clock).await?;
+        deltas.head(answer.status(), &|name| answer.header(name).map(str::to_owned));
+        let read = self.take(request, &mut answer, &mut clock, deltas).await;
+        answer.keep().await?;
+        read
+    }
+
+    /// The head of the answer: of the server, or of the file that is played.
+    async fn ask(&self, body: Bytes, trace: Option<&TraceContext>, clock: &Clock) -> Result<Answered, ModelError> {
+        let (exchanges, key) = (self.client.options().exchanges.as_ref(), self.endpoint.key.as_ref());
+        if let Some(played) = exchanges.and_then(|exchanges| exchanges.answer(self.url.as_str(), &body, key)) {
+            return played;
         }
-        if let Some(coding) = response.headers().get(reqwest::header::CONTENT_ENCODING)
-            && coding != "identity"
-        {
+        let client = self.client.for_scheme(self.url.scheme()).await?;
+        let sent = timeout_at(clock.until(), self.post(&client, body.clone(), trace).send()).await;
+        let answer = sent.map_err(|_| self.timed_out(clock))?.map_err(|error| self.not_sent(&error))?;
+        let kept = exchanges.map(|exchanges| exchanges.begin(self.url.as_str(), &body, key, &answer));
+        Ok(Answered::of_server(answer, kept))
+    }
+
+    async fn take(
+        &self,
+        request: &Request,
+        answer: &mut Answered,
+        clock: &mut Clock,
+        deltas: &mut dyn Deltas,
+    ) -> Result<ModelAnswer, ModelError> {
+        if answer.status() != 200 {
+            return Err(self.refused(answer).await);
+        }
+        if answer.header("content-encoding").is_some_and(|coding| coding != "identity") {
             let error = self.endpoint.error(ErrorKind::Protocol, "answered in a compression that was not asked for");
             return Err(error.with_status(200));
         }
-        self.read(request, response, &mut clock, deltas).await
+        self.read(request, answer, clock, deltas).await
     }
 
     fn post(&self, client: &reqwest::Client, body: Bytes, trace: Option<&TraceContext>) -> reqwest::RequestBuilder {
@@ -161,7 +183,7 @@ impl HttpModel {
     async fn read(
         &self,
         request: &Request,
-        mut response: reqwest::Response,
+        response: &mut Answered,
         clock: &mut Clock,
         deltas: &mut dyn Deltas,
     ) -> Result<ModelAnswer, ModelError> {
@@ -222,7 +244,7 @@ impl HttpModel {
     }
 
     /// An answer that is not a stream of events although its status is 200: an error as JSON, or a web page.
-    async fn no_events(&self, start: Vec<u8>, response: reqwest::Response) -> ModelError {
+    async fn no_events(&self, start: Vec<u8>, response: &mut Answered) -> ModelError {
         let body = rest_of(start, response).await;
         let value: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
         if !value["error"].is_null() || !value[0]["error"].is_null() {
@@ -235,10 +257,9 @@ impl HttpModel {
         self.endpoint.error(kind, what).with_status(200)
     }
 
-    async fn refused(&self, response: reqwest::Response) -> ModelError {
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let wait = retry_after(header("retry-after-ms"), header("retry-after"), SystemTime::now());
-        let status = response.status().as_u16();
+    async fn refused(&self, response: &mut Answered) -> ModelError {
+        let wait = retry_after(response.header("retry-after-ms"), response.header("retry-after"), SystemTime::now());
+        let status = response.status();
         self.endpoint.refusal(Some(status), &rest_of(Vec::new(), response).await, wait)
     }
 
@@ -318,7 +339,7 @@ impl Model for HttpModel {
 }
 
 /// The rest of a short body as text. Bytes beyond the bound, or that come too late, are left out.
-async fn rest_of(mut body: Vec<u8>, mut response: reqwest::Response) -> String {
+async fn rest_of(mut body: Vec<u8>, response: &mut Answered) -> String {
     let read = async {
         while let Ok(Some(chunk)) = response.chunk().await {
             let room = ERROR_BYTES_MAX.saturating_sub(body.len());

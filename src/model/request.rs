@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    words::depth::{self, TooDeep},
+    words::depth::{self, TooDeep, VALUE_DEPTH_MAX},
     words::ids::{CallId, Millis, Seq, SessionId},
     words::labels::Labels,
     words::message::{Extra, FilePart, Finish, ModelRef, Part, Span},
@@ -105,6 +105,46 @@ impl Params {
         answer_schema: AnswerSchema = Some(answer_schema);
         /// Sets the [further options](#structfield.options).
         options: Value;
+    }
+}
+
+impl Params {
+    /// The first field that no request may have, and what is wrong with it.
+    pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
+        fault(self.temperature, self.top_p, self.max_output, &self.options)
+    }
+
+    /// These, and of what they leave out what `below` says.
+    pub(crate) fn over(self, below: Params) -> Params {
+        Params {
+            temperature: self.temperature.or(below.temperature),
+            top_p: self.top_p.or(below.top_p),
+            max_output: self.max_output.or(below.max_output),
+            thinking: self.thinking.or(below.thinking),
+            answer_schema: self.answer_schema.or(below.answer_schema),
+            options: if self.options.is_null() { below.options } else { self.options },
+        }
+    }
+}
+
+/// As [`Params::fault`]. Copies nothing: what is too deep must not be copied.
+pub(crate) fn fault(
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    max_output: Option<u64>,
+    options: &Value,
+) -> Option<(&'static str, String)> {
+    let is_off = |value: Option<f32>, most: f32| value.is_some_and(|value| !(0.0..=most).contains(&value));
+    if max_output == Some(0) {
+        Some(("max_output", "is 0: an answer takes at least 1 token".to_owned()))
+    } else if is_off(temperature, 2.0) {
+        Some(("temperature", "is not a number from 0 to 2".to_owned()))
+    } else if is_off(top_p, 1.0) {
+        Some(("top_p", "is not a number from 0 to 1".to_owned()))
+    } else if !options.is_null() && !options.is_object() {
+        Some(("options", "is not a table".to_owned()))
+    } else {
+        (!depth::is_within(options, VALUE_DEPTH_MAX)).then(|| ("options", format!("is {TooDeep}")))
     }
 }
 

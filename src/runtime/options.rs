@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 use crate::{
     agent::{Agent, BadAgent},
     error::OpenError,
-    kernel::{Budget, Mode, Refusal, RestartPolicy, Settings},
+    kernel::{Budget, Fallback, Mode, Refusal, RestartPolicy, Settings},
     model::Params,
     permission::{Profile, Rule, Ruleset},
     prompt::{Section, assemble, system},
@@ -60,6 +60,9 @@ pub struct SessionOptions {
     pub workspace: PathBuf,
     /// The model that answers; the runtime's default.
     pub model: Option<ModelRef>,
+    /// The models that go on with a turn where that one fails, in this order. None by default; a child without a model of its own has
+    /// those of its parent.
+    pub fallback: Vec<Fallback>,
     /// The title in lists; the first words of the first message by default.
     pub title: Option<String>,
     /// What the host says of the session, such as its tenant or its user; none by default. Lists and searches filter by labels. A
@@ -135,13 +138,11 @@ impl SessionOptions {
         options.agent = Some(agent.name.clone());
         options.system.clone_from(&agent.prompt);
         options.model.clone_from(&agent.model);
+        options.fallback.clone_from(&agent.fallback);
         options.tools.clone_from(&agent.tools);
         options.agent_tools.clone_from(&agent.tools);
         options.agent_rules = agent.ruleset();
-        options.params.max_output = agent.limits.output_max;
-        (options.params.temperature, options.params.top_p) = (agent.temperature, agent.top_p);
-        options.params.thinking = agent.thinking;
-        options.params.options.clone_from(&agent.options);
+        options.params = agent.params();
         options.steps_max = agent.limits.steps_max.or(options.steps_max);
         Ok(options)
     }
@@ -153,6 +154,7 @@ impl SessionOptions {
             id: None,
             workspace: workspace.into(),
             model: None,
+            fallback: Vec::new(),
             title: None,
             labels: Labels::default(),
             agent: None,
@@ -191,6 +193,11 @@ impl SessionOptions {
             title: self.title,
             labels: self.labels,
             agent: self.agent.unwrap_or(settings.agent),
+            // A chain stands behind its model.
+            fallback: match self.fallback.is_empty() && self.model.is_none() {
+                true => settings.fallback,
+                false => self.fallback,
+            },
             model: self.model.unwrap_or(settings.model),
             tools: self.tools.or(settings.tools),
             rules: if rules.is_empty() { settings.rules } else { rules },
@@ -232,6 +239,8 @@ impl SessionOptions {
         id: SessionId = Some(id);
         /// Sets its [model](#structfield.model).
         model: ModelRef = Some(model);
+        /// Sets the [models behind it](#structfield.fallback).
+        fallback: Vec<Fallback>;
         /// Sets its [title](#structfield.title).
         title: impl Into<String> = Some(title.into());
         /// Sets its [labels](#structfield.labels).

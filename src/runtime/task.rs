@@ -22,6 +22,7 @@ use crate::{
     error::{SendError, SpawnError},
     event::EventStream,
     kernel::{Link, Open, RestartPolicy},
+    model::Params,
     runtime::{Builder, Child},
     session::Session,
     task::{TaskProgress, TaskRequest, TaskResult},
@@ -54,6 +55,9 @@ pub struct TaskOptions {
     /// The model that answers the child; by default that of the agent, else the sender's. A continued session
     /// ([`TaskRequest::resume_token`]) keeps its own.
     pub model: Option<ModelRef>,
+    /// What is asked of the child's model, such as the shape of its answer; what is left out is that of the agent. A continued session
+    /// keeps its own.
+    pub params: Params,
     /// Whether the task is a command of a person, who may give it to any agent.
     pub(super) is_command: bool,
 }
@@ -68,6 +72,8 @@ impl TaskOptions {
         restart: RestartPolicy;
         /// Sets its [model](#structfield.model).
         model: ModelRef = Some(model);
+        /// Sets [what is asked of its model](#structfield.params).
+        params: Params;
     }
 }
 

@@ -107,7 +107,7 @@ fn records() -> Vec<Record> {
             "reminders": ["Answer in English."], "hash": "dd",
         }))),
         Record::Answer { answer, interrupted: false, estimated: Some(Usage::new(18, 5)), price: None },
-        Record::RequestFailed { error, estimated: None, learned: Some(Learned::Window(8_192)) },
+        Record::RequestFailed { error, estimated: None, learned: Some(Learned::Window(8_192)), fallback: None },
         Record::RetryWait { attempt: 1, until: Millis(2_000), server: true },
         Record::Call(stored(opened)),
         Record::CallFacts { index: 0, facts: stored(facts.clone()) },

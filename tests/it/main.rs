@@ -24,6 +24,8 @@ mod depth;
 mod engines;
 #[cfg(feature = "tools")]
 mod examples;
+#[cfg(feature = "http")]
+mod exchanges;
 mod face;
 #[cfg(feature = "http")]
 mod faults;

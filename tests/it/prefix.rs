@@ -8,10 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tamtam::{
-    Outcome, Runtime, SessionOptions,
-    model::{Api, Endpoint, HttpModel, HttpOptions},
+    EventKind, Outcome, Runtime, SessionOptions,
+    model::{Api, Endpoint, HttpModel, HttpOptions, Reply, Scripted},
     permission::Profile,
-    session::{Entry, Record, SUMMARY_SYSTEM},
+    session::{CacheMissed, Entry, Next, Record, SUMMARY_SYSTEM},
     tools,
 };
 
@@ -146,4 +146,31 @@ async fn each_request_begins_with_the_one_before_it_on_each_wire() {
             "{api:?}: {broken:?}"
         );
     }
+}
+
+/// P4-21: what a provider could have read from its cache and did not is said with the step, and why.
+#[tokio::test]
+async fn a_step_that_came_from_no_cache_says_why() {
+    let read = |tokens, cached| tamtam::model::Usage::new(tokens, 5).cache_read(cached);
+    let usages = [read(9_000, 0), read(1_000, 9_000), read(11_000, 0), read(12_000, 0)];
+    let replies = usages.map(|usage| Reply::text("so").with_usage(usage));
+    let runtime = Runtime::builder().in_memory().model(Arc::new(Scripted::new(replies))).start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(".")).await.unwrap();
+    let mut events = session.events();
+    let mut misses = Vec::new();
+    for turn in 0..4 {
+        if turn == 3 {
+            session.configure(|settings| settings.system = "Be short.".into()).await.unwrap();
+        }
+        session.prompt("on").await.unwrap().wait().await.unwrap();
+    }
+    while misses.len() < 4 {
+        let Some(Next::Event(event)) = events.next().await else { continue };
+        if let EventKind::StepFinished { cache_miss, .. } = &event.kind {
+            misses.push(cache_miss.map(|miss| (miss.tokens, miss.why)));
+        }
+    }
+    use CacheMissed::{System, Unknown};
+    assert_eq!(misses, [None, None, Some((10_000, Unknown)), Some((11_000, System))]);
+    assert!(runtime.shutdown().await.is_empty());
 }

@@ -150,3 +150,62 @@ async fn an_unknown_model_and_a_changed_copy_switch_nothing() {
     assert_eq!(session.state().await.unwrap().settings.model, model("local/own"));
     assert!(runtime.shutdown().await.is_empty());
 }
+
+/// PROVIDER-006, P4-20: where a model fails and no retry is left, the next of its agent's chain goes on with the turn over another
+/// wire, with the calls of the first; it is on the tape, in the events and in the tree's words; the next turn is the first one's again.
+#[cfg(feature = "tools")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_goes_on_with_the_next_model_of_a_chain_and_says_so() {
+    let folder = taped::folder();
+    let busy = || refusal("529 Overloaded", &["retry-after-ms: 1"], r#"{"error":{"message":"Overloaded"}}"#);
+    let call = [crate::support::streams::Called { id: "c1".to_owned(), tool: "ls", input: json!({ "path": "." }) }];
+    let openai = [answer(Api::OpenAiChat, "", &call), busy(), busy(), says(Api::OpenAiChat, "back again")];
+    let openai = FaultServer::start(openai).await;
+    let anthropic = FaultServer::answering(|_, _| says(Api::AnthropicMessages, "stood in")).await;
+    let router = Router::new(HttpOptions::default()).with(at("openai", &openai)).with(at("anthropic", &anthropic));
+    let store = folder.path().join("store");
+    let builder = Runtime::builder().store(&store).models(Arc::new(router), model("openai/gpt-5.1"));
+    let runtime = builder.tools(tamtam::tools::readonly()).start().await.unwrap();
+    let agent = r#"{"name":"a","description":"x","fallback":[{"model":"anthropic/claude-new","on":["overloaded"]}]}"#;
+    let agent = tamtam::runtime::Agent::from_json(agent).unwrap();
+    let options = SessionOptions::from_agent(&agent, folder.path()).unwrap().profile(Profile::Auto);
+    let session = runtime.create(options).await.unwrap();
+    session.configure(|settings| settings.retries_max = 1).await.unwrap();
+    let mut events = session.events();
+    assert_eq!(say(&session, "look around").await, "stood in");
+    assert_eq!((openai.seen().len(), anthropic.seen().len()), (3, 1));
+    let body: Value = serde_json::from_str(&anthropic.seen()[0].body).unwrap();
+    assert_eq!(
+        (&body["messages"][1]["content"][0]["name"], body["messages"].as_array().unwrap().len()),
+        (&json!("ls"), 3)
+    );
+    assert_eq!(say(&session, "and now?").await, "back again");
+    let mut told = Vec::new();
+    while told.len() < 7 {
+        let Some(Next::Event(event)) = events.next().await else { continue };
+        match &event.kind {
+            EventKind::StepStarted { model, attempt, fallback, .. } => {
+                let from = fallback.as_ref().map(|fell| format!(" for {} ({})", fell.from, fell.on.name()));
+                told.push(format!("{model} {attempt}{}", from.unwrap_or_default()));
+            }
+            EventKind::RequestFailed { fallback, .. } => told.push(format!("failed, then {fallback:?}")),
+            _ => {}
+        }
+    }
+    let expected = [
+        "openai/gpt-5.1 1",
+        "openai/gpt-5.1 1",
+        "failed, then None",
+        "openai/gpt-5.1 2",
+        "failed, then Some(\"anthropic/claude-new\")",
+        "anthropic/claude-new 3 for openai/gpt-5.1 (overloaded)",
+        "openai/gpt-5.1 1",
+    ];
+    assert_eq!(told, expected);
+    let bill = session.bill().await.unwrap();
+    assert!(bill.lines.iter().any(|line| line.model == model("anthropic/claude-new")), "{bill:?}");
+    let id = session.id().clone();
+    assert!(runtime.shutdown().await.is_empty());
+    let store = tamtam::tape::Store::open(&store, Default::default()).unwrap();
+    assert_eq!(tamtam::ops::replay::Replay::open(&store, &id).unwrap().first_difference(), None);
+}

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tamtam::{
-    Delivery, Outcome, Runtime, Session, SessionOptions,
-    model::{Api, HttpOptions, Params, Provider, Router, Secret, Thinking},
+    Delivery, Outcome, Runtime, SendError, Session, SessionOptions,
+    model::{AnswerSchema, Api, HttpOptions, Params, Provider, Router, Secret, Thinking},
     ops::replay::Replay,
-    runtime::{Agent, Commanded},
-    session::AgentChoice,
+    runtime::{Agent, Commanded, Kind, TaskOptions},
+    session::{AgentChoice, Refusal, TaskRequest},
     tape::{Store, StoreOptions},
 };
 
@@ -179,4 +179,40 @@ async fn a_level_is_changed_in_mid_session_and_is_on_the_tape() {
     assert!(runtime.shutdown().await.is_empty());
     let store = Store::open(folder.path().join("store"), StoreOptions::default()).unwrap();
     assert_eq!(Replay::open(&store, &id).unwrap().first_difference(), None);
+}
+
+/// What is asked of the model is checked wherever a host says it, and a task may be asked for more than its agent is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_are_checked_for_a_session_a_change_and_a_task() {
+    let (folder, server) = (taped::folder(), server(Api::OpenAiChat).await);
+    let runtime = runtime(&folder, at("openai", Api::OpenAiChat, &server), "openai/gpt-5.1").await;
+    for (params, why) in [
+        (Params::default().temperature(2.5), "temperature of the session's requests is not a number from 0 to 2"),
+        (Params::default().top_p(-0.1), "top_p of the session's requests is not a number from 0 to 1"),
+        (
+            Params::default().max_output(0),
+            "max_output of the session's requests is 0: an answer takes at least 1 token",
+        ),
+        (Params::default().options(json!([1])), "options of the session's requests is not a table"),
+    ] {
+        let refused = runtime.create(SessionOptions::new(folder.path()).params(params)).await.unwrap_err();
+        assert_eq!((refused.to_string(), refused.kind()), (format!("the parameter {why}"), Kind::Invalid));
+    }
+    let session = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    let refused = session.configure(|settings| settings.params.temperature = Some(f32::NAN)).await.unwrap_err();
+    assert!(matches!(refused, SendError::Refused(Refusal::Params { what: "temperature", .. })), "{refused}");
+    let schema = AnswerSchema::new(json!({"type": "object"})).unwrap();
+    let params = Params::default().thinking(Thinking::Low).temperature(0.5).answer_schema(schema);
+    let options = TaskOptions::default().params(params);
+    let child = session.delegate(TaskRequest::new("general", "look", "look"), options).await.unwrap();
+    let made = child.session().state().await.unwrap().settings.params.clone();
+    assert_eq!((made.thinking, made.temperature), (Some(Thinking::Low), Some(0.5)));
+    assert!(made.answer_schema.is_some());
+    let down = child.down().await.unwrap();
+    assert!(down.reason.to_string().contains("the answer does not fit its schema"), "{}", down.reason);
+    let request = TaskRequest::new("general", "look", "look");
+    let options = TaskOptions::default().params(Params::default().top_p(7.0));
+    let refused = session.delegate(request, options).await.unwrap_err();
+    assert!(refused.to_string().contains("top_p"), "{refused}");
+    assert!(runtime.shutdown().await.is_empty());
 }

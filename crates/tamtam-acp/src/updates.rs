@@ -396,7 +396,10 @@ impl Updates {
 
     fn notice(&self, kind: &EventKind) -> Option<Value> {
         let (severity, title, description) = match kind {
-            EventKind::RequestFailed { error, .. } => ("warning", "The request to the model failed", error.clone()),
+            EventKind::RequestFailed { error, fallback, .. } => {
+                let then = fallback.as_ref().map(|model| format!(" (goes on with {model})")).unwrap_or_default();
+                ("warning", "The request to the model failed", format!("{error}{then}"))
+            }
             EventKind::Retry { attempt, .. } => ("info", "The request is made again", format!("Retry {attempt}.")),
             EventKind::ContextWarning { used, usable } => {
                 ("info", "The context is nearly full", format!("{used} of {usable} tokens."))

@@ -227,6 +227,9 @@ pub(super) struct ModelArguments {
     /// with a key, in the order of `tamtam doctor`, else that of a local server]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(super) model: Option<String>,
+    /// Model that goes on with a turn where the one before it fails; may be repeated [default: those of the agent]
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(super) fallback: Vec<tamtam::ModelRef>,
     /// URL of the model's provider
     #[arg(long, value_name = "URL")]
     pub(super) base_url: Option<String>,
@@ -237,6 +240,10 @@ pub(super) struct ModelArguments {
     /// (see docs/PROVIDERS.md)
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) quirk: Vec<super::quirks::Quirk>,
+    /// The most that goes to the provider with its key: requests=N at once, requests_per_minute=N, tokens_per_minute=N; may be
+    /// repeated
+    #[arg(long, value_name = "NAME=NUMBER")]
+    pub(super) rate_limit: Vec<super::rates::RateLimit>,
     /// Seconds of silence after which a request is given up whose answer has not begun [default: 600 for local, else 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) first_timeout: Option<u64>,

@@ -36,6 +36,7 @@ mod output;
 mod progress;
 mod prompt;
 mod quirks;
+mod rates;
 mod remote;
 mod render;
 mod replay;

@@ -12,10 +12,12 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tamtam::{
     ModelRef,
     model::{AnswerSchema, Api, Models, PROVIDERS, Params, Provider, ReasoningBack, Router, Scripted, Secret},
-    session::estimated_tokens,
+    session::{Fallback, estimated_tokens},
 };
 
-use super::{arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file, quirks};
+use super::{
+    arguments::ModelArguments, environment::Environment, failure::Failure, local_server, named_file, quirks, rates,
+};
 
 /// Largest script file.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -119,6 +121,10 @@ pub(super) async fn choose(
     let endpoint = router.endpoint(&model).map_err(|error| Failure::usage(error.message))?;
     // So does an address that is none.
     router.find(&model).map_err(|error| Failure::usage(error.message))?;
+    // And the models behind it: that one of them has no key would be heard only when it is needed.
+    for behind in &given.fallback {
+        router.endpoint(behind).map_err(|error| Failure::usage(format!("fallback {behind}: {}", error.message)))?;
+    }
     let provider = router.providers().find(|provider| provider.name == model.provider);
     let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
     let (images, window) = (endpoint.limits.images, endpoint.limits.context);
@@ -182,6 +188,17 @@ pub(super) fn sampling(by_arguments: &ModelArguments, with_files: &ModelArgument
     params.top_p = by_arguments.top_p.or(params.top_p).or(with_files.top_p);
 }
 
+/// The chain behind the model: that of the arguments, else of the agent, else of the files.
+pub(super) fn fallback(
+    by_arguments: &ModelArguments,
+    with_files: &ModelArguments,
+    of_agent: Vec<Fallback>,
+) -> Vec<Fallback> {
+    let named = |given: &ModelArguments| given.fallback.iter().cloned().map(Fallback::new).collect::<Vec<_>>();
+    let chains = [named(by_arguments), of_agent, named(with_files)];
+    chains.into_iter().find(|chain| !chain.is_empty()).unwrap_or_default()
+}
+
 /// The largest file of a schema.
 const SCHEMA_BYTES_MAX: u64 = 1 << 20;
 
@@ -198,6 +215,7 @@ pub(super) fn schema(file: Option<&Path>) -> Result<Option<AnswerSchema>, Failur
 fn as_given(mut provider: Provider, given: &ModelArguments) -> Provider {
     provider.api = given.api.unwrap_or(provider.api);
     quirks::put(&given.quirk, &mut provider.quirks);
+    rates::put(&given.rate_limit, &mut provider.rate_limits);
     let quirks = &mut provider.quirks;
     quirks.first_timeout = given.first_timeout.map(Duration::from_secs).or(quirks.first_timeout);
     quirks.images = given.images.or(quirks.images);
@@ -358,6 +376,28 @@ mod tests {
         assert!(chosen(Some("gpt-4"), &[("OPENAI_API_KEY", "k")]).await.is_err());
     }
 
+    /// A model that only comes in where another fails is known to have no key before anything fails.
+    #[tokio::test]
+    async fn a_model_behind_another_needs_its_key_too() {
+        let environment = Environment::of(&[NOBODY, ("OPENAI_API_KEY", "k")]);
+        let with = |fallback: &str| ModelArguments {
+            fallback: vec![fallback.parse().unwrap()],
+            ..given(Some("openai/x"), None)
+        };
+        assert!(choose(&with("openai/y"), None, &environment).await.is_ok());
+        let missing = choose(&with("anthropic/y"), None, &environment).await.err().unwrap();
+        assert_eq!(
+            (missing.exit, missing.message.as_str()),
+            (Exit::Usage, "fallback anthropic/y: no key for provider anthropic: set ANTHROPIC_API_KEY")
+        );
+        let agents = || vec![Fallback::new("of/agent".parse().unwrap())];
+        let named = |chain: Vec<Fallback>| chain[0].model.to_string();
+        let none = given(None, None);
+        assert_eq!(named(fallback(&with("a/flag"), &with("a/file"), agents())), "a/flag");
+        assert_eq!(named(fallback(&none, &with("a/file"), agents())), "of/agent");
+        assert_eq!(named(fallback(&none, &with("a/file"), Vec::new())), "a/file");
+    }
+
     #[tokio::test]
     async fn a_base_url_goes_to_the_named_provider_which_may_be_the_users_own() {
         let environment = Environment::of(&[("OPENAI_BASE_URL", "http://127.0.0.1:8/v1")]);
@@ -377,6 +417,7 @@ mod tests {
             reasoning_back: reasoning_back("with_calls").ok(),
             api: quirks::api("responses").ok(),
             quirk: vec!["schema=gemini".parse().unwrap()],
+            rate_limit: vec!["requests=2".parse().unwrap()],
             ..given(Some("local/x"), None)
         };
         let router = router("local", &given, &Environment::of(&[])).unwrap();
@@ -385,6 +426,9 @@ mod tests {
         assert_eq!((local.quirks.first_timeout, local.limits.images), (Some(Duration::from_secs(900)), true));
         assert_eq!(local.quirks.reasoning, ReasoningBack::WithCalls);
         assert_eq!((local.api, local.quirks.schema), (Api::OpenAiResponses, tamtam::model::SchemaDialect::Gemini));
+        assert_eq!(local.rate_limits.requests, Some(2));
+        let other = router.providers().find(|provider| provider.name == "openai").unwrap();
+        assert_eq!(other.rate_limits.requests, None);
         assert!(quirks::api("soap").is_err());
         let other = Provider::known("openai").unwrap().quirks;
         assert_eq!((other.first_timeout, other.reasoning), (None, ReasoningBack::Never));

@@ -5,14 +5,15 @@
 
 use std::str::FromStr;
 
-use tamtam::model::{Api, MaxTokensField, Quirks, SchemaDialect, ThinkingField};
+use tamtam::model::{AnswerField, Api, MaxTokensField, Quirks, SchemaDialect, ThinkingField};
 
 /// The names, and what each takes.
-const ALL: [(&str, &str); 7] = [
+const ALL: [(&str, &str); 8] = [
     ("max_tokens", "max_tokens or max_completion_tokens"),
     ("stream_options", "true or false"),
     ("schema", "plain or gemini"),
     ("thinking", "effort, record, switch or budget"),
+    ("answer", "schema, schema_alone, json or words"),
     ("cache_marks", "true or false"),
     ("websocket", "true or false"),
     ("image_bytes_max", "a number of bytes"),
@@ -62,6 +63,15 @@ impl Quirk {
                     "record" => ThinkingField::Record,
                     "switch" => ThinkingField::Switch,
                     "budget" => ThinkingField::Budget,
+                    _ => return None,
+                }
+            }
+            "answer" => {
+                quirks.answer = match value {
+                    "schema" => AnswerField::Schema,
+                    "schema_alone" => AnswerField::SchemaAlone,
+                    "json" => AnswerField::Json,
+                    "words" => AnswerField::Words,
                     _ => return None,
                 }
             }
@@ -142,6 +152,7 @@ mod tests {
         assert_eq!((of("stream_options=false").stream_options, none.stream_options), (false, true));
         assert_eq!((of("schema=gemini").schema, none.schema), (SchemaDialect::Gemini, SchemaDialect::Plain));
         assert_eq!((of("thinking=switch").thinking, none.thinking), (ThinkingField::Switch, ThinkingField::Effort));
+        assert_eq!((of("answer=json").answer, none.answer), (AnswerField::Json, AnswerField::SchemaAlone));
         assert_eq!((of("cache_marks = true").auto_cache, none.auto_cache), (true, false));
         assert_eq!(of("image_bytes_max=5_000_000").image_bytes_max, 5_000_000);
         for (text, why) in [
@@ -152,7 +163,7 @@ mod tests {
             ("image_bytes_max=-1", "\"-1\" is not a number of bytes"),
             (
                 "size=1",
-                "unknown quirk \"size\": use one of max_tokens, stream_options, schema, thinking, cache_marks, image_bytes_max",
+                "unknown quirk \"size\": use one of max_tokens, stream_options, schema, thinking, answer, cache_marks, image_bytes_max",
             ),
         ] {
             assert_eq!(text.parse::<Quirk>().unwrap_err(), why);

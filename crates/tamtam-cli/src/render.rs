@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use tamtam::{
     EventKind, Millis, Part, Seq,
     permission::Offer,
-    session::{Ahead, BranchEvent},
+    session::{Ahead, BranchEvent, CacheMiss},
 };
 
 use super::{escape, typed::more_answers};
@@ -98,8 +98,10 @@ impl Renderer {
                 }
                 self.end_line(&mut show);
             }
-            EventKind::RequestFailed { error, .. } => {
-                self.note(format!("! request failed: {}", escape::short(error, NOTE_MAX)), &mut show);
+            EventKind::RequestFailed { error, fallback, .. } => {
+                let then = fallback.as_ref().map(|model| format!(": continues with {}", escape::line(model)));
+                let failed = escape::short(error, NOTE_MAX);
+                self.note(format!("! request failed: {failed}{}", then.unwrap_or_default()), &mut show);
             }
             EventKind::TurnStarted { .. } => (self.in_turn, self.started) = (true, Vec::new()),
             EventKind::StepStarted { model, .. } if *model != self.model => {
@@ -243,6 +245,9 @@ fn note(kind: &EventKind, time: Millis) -> Option<String> {
             format!("… {items} older items are summarized")
         }
         EventKind::CompactionFinished { items, .. } => format!("… {items} older items are left out, without a summary"),
+        EventKind::StepFinished { cache_miss: Some(CacheMiss { tokens, why, .. }), .. } => {
+            format!("… {tokens} tokens came from no cache: {why}")
+        }
         EventKind::SessionRecovered { n: 0, resumed: true } => return None,
         EventKind::SessionRecovered { resumed: true, .. } => {
             "! the session was rebuilt from its tape and continues".to_owned()

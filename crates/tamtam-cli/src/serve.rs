@@ -203,6 +203,7 @@ pub(super) fn new_session(
     options.granted = config.granted_rules();
     options.steps_max = new.steps_max.or(turn.max_steps).or(options.steps_max);
     models::sampling(&given.model, &turn.model, &mut options.params);
+    options.fallback = models::fallback(&given.model, &turn.model, options.fallback);
     options.params.answer_schema = models::schema(turn.output_schema.as_deref())?;
     options.task_queue_max = Some(TASKS_QUEUED);
     options.ask_limit = turn.ask_limit.map_or(options.ask_limit, |limit| limit.0);

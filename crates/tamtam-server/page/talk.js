@@ -181,10 +181,14 @@ const FOLDS = {
   ask,
   ask_closed: askClosed,
   budget: (talk, event) => note(event.ask ? ask(talk, { ...event, kind: 'budget' }) : talk, event, event.text ?? 'A budget is used up.', 'warn'),
-  request_failed: (talk, event) => note({ ...talk, items: withoutDrafts(talk.items) }, event, `The request failed: ${event.error}`, 'bad'),
+  request_failed: (talk, event) => note({ ...talk, items: withoutDrafts(talk.items) }, event, `The request failed: ${event.error}${event.fallback ? `: goes on with ${event.fallback}` : ''}`, 'bad'),
   retry: (talk, event) => note(talk, event,
     `Tries again${event.until > event.time ? ` in ${duration(event.until - event.time)}` : ''} (attempt ${event.attempt})`),
-  step_finished: (talk, event) => ({ ...talk, left: event.left ?? talk.left }),
+  step_finished: (talk, event) => {
+    const miss = event.cache_miss;
+    const next = { ...talk, left: event.left ?? talk.left };
+    return miss ? note(next, event, `${miss.tokens} tokens came from no cache (${miss.why})`) : next;
+  },
   turn_finished: (talk, event) => {
     const used = event.usage ? `${tokens(event.usage.input)} tokens in, ${tokens(event.usage.output)} out` : '';
     const facts = [outcome(event), used, cost(event)].filter(Boolean).join(' · ');

@@ -55,7 +55,7 @@ pub use openapi::openapi;
 pub use options::{Denied, NewSession, RequestInfo, Scope, ServerOptions};
 pub use problem::Problem;
 pub use serve::{Bound, ServeError, serve, serve_beside};
-pub use wire::{NewBudget, NewDelivery, NewLimits, NewMessage};
+pub use wire::{NewBudget, NewDelivery, NewLimits, NewMessage, NewParams};
 
 use app::App;
 

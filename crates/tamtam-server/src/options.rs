@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tamtam::{SessionOptions, session::Labels};
 
-use crate::wire::{NewBudget, NewMessage, object};
+use crate::wire::{NewBudget, NewMessage, NewParams, object};
 
 /// What a request may see and make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,9 @@ pub struct NewSession {
     pub agent: Option<String>,
     /// Its model, as `provider/model`.
     pub model: Option<String>,
+    /// What is asked of its model.
+    #[serde(deserialize_with = "object")]
+    pub params: Option<NewParams>,
     /// Its system prompt.
     pub system: Option<String>,
     /// The only tools that it has.
@@ -148,7 +151,7 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Options of a server whose new sessions work in this folder. A client chooses title, labels, agent, model and prompt of
+    /// Options of a server whose new sessions work in this folder. A client chooses title, labels, agent, model, params and prompt of
     /// them; what could widen rights or spending (`workspace`, `profile`, `system`, `tools`, `steps_max`, `asks_wait`, `budget`)
     /// is refused. [`ServerOptions::new_session`] decides otherwise.
     #[must_use]
@@ -208,8 +211,8 @@ impl ServerOptions {
         self
     }
 
-    /// Makes the options of a new session. The server then sets what the client chose of `id`, `title`, `labels`, `agent` and `model`,
-    /// and the labels of the scope; everything else of [`NewSession`] counts only where this function uses it.
+    /// Makes the options of a new session. The server then sets what the client chose of `id`, `title`, `labels`, `agent`, `model` and
+    /// `params`, and the labels of the scope; everything else of [`NewSession`] counts only where this function uses it.
     #[must_use]
     pub fn new_session(
         mut self,

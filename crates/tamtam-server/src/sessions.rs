@@ -80,6 +80,7 @@ fn options(app: &App, scope: &Scope, new: &NewSession) -> Answered<SessionOption
     if let Some(model) = &new.model {
         options.model = Some(model.parse()?);
     }
+    new.params.as_ref().map_or(Ok(()), |params| params.apply(&mut options.params))?;
     if let Some(id) = &new.id {
         options.id = Some(id.parse()?);
     }
@@ -93,6 +94,7 @@ fn options(app: &App, scope: &Scope, new: &NewSession) -> Answered<SessionOption
 fn as_agent(host: SessionOptions, agent: &tamtam::runtime::Agent) -> Answered<SessionOptions> {
     let mut options = SessionOptions::from_agent(agent, &host.workspace).map_err(Problem::invalid)?;
     options.system = host.system.or(options.system);
+    options.params.answer_schema = host.params.answer_schema;
     options.tools = host.tools.or(options.tools);
     options.date = host.date;
     (options.rules, options.rules_below, options.granted) = (host.rules, host.rules_below, host.granted);

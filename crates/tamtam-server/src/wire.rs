@@ -13,7 +13,7 @@ use serde::{
 use serde_json::Value;
 use tamtam::{
     Delivery, Message, MessageId, Part, Steering,
-    model::MicroUsd,
+    model::{AnswerSchema, MicroUsd, Params},
     session::{Budget, Grant, Limits, OnBreach, Scope},
 };
 
@@ -151,6 +151,37 @@ impl NewLimits {
         (limits.tokens, limits.usd) = (tokens, micro_usd.map(|amount| MicroUsd(amount).to_pico()));
         (limits.time_ms, limits.calls, limits.tasks, limits.bytes) = (time_ms, calls, tasks, bytes);
         limits
+    }
+}
+
+/// What is asked of a session's model; what is left out is the host's choice, or that of the agent.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NewParams {
+    /// How much the model thinks: off, minimal, low, medium, high or xhigh.
+    pub thinking: Option<String>,
+    /// Sampling temperature, from 0 to 2.
+    pub temperature: Option<f32>,
+    /// Nucleus sampling, from 0 to 1.
+    pub top_p: Option<f32>,
+    /// The most tokens of an answer, 1 or more.
+    pub max_output: Option<u64>,
+    /// A JSON schema that the final answer of each turn must fit.
+    pub answer_schema: Option<Value>,
+}
+
+impl NewParams {
+    /// Changes parameters to these. The session that is made with them checks their bounds.
+    pub(crate) fn apply(&self, params: &mut Params) -> Answered<()> {
+        let thinking = self.thinking.as_deref().map(str::parse).transpose().map_err(Problem::invalid)?;
+        let schema = self.answer_schema.clone().map(AnswerSchema::new).transpose().map_err(Problem::invalid)?;
+        params.thinking = thinking.or(params.thinking);
+        params.answer_schema = schema.or(params.answer_schema.take());
+        params.temperature = self.temperature.or(params.temperature);
+        params.top_p = self.top_p.or(params.top_p);
+        params.max_output = self.max_output.or(params.max_output);
+        Ok(())
     }
 }
 

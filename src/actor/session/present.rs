@@ -13,7 +13,7 @@ use crate::{
         figures::{At, SessionFigures},
         slot::Work,
     },
-    kernel::{CallState, Input, Open, Report, State},
+    kernel::{CallState, FellBack, Input, Open, OpenRequest, Report, State},
     supervisor::node_state::Presented,
 };
 
@@ -81,6 +81,9 @@ fn phase(state: &State, storage_fails: bool) -> (&'static str, Option<String>) {
             phase
         };
         let its_phase = match open {
+            Open::Request(OpenRequest { model, fallback: Some(FellBack { from, on, .. }), .. }) => {
+                in_phase("model", format_args!("asks {model} in the place of {from} ({})", on.name()))
+            }
             Open::Request(request) => in_phase("model", format_args!("asks {}", request.model)),
             Open::Wait(wait) => in_phase("retry", format_args!("waits before retry {}", wait.attempt)),
             Open::Compaction(_) => in_phase("compaction", format_args!("sums up what was said before")),

@@ -106,6 +106,9 @@ impl State {
     pub(in crate::kernel) fn replace_history(&mut self, items: impl Iterator<Item = Arc<Item>>) {
         let context = Arc::make_mut(&mut self.context);
         context.meter.forget();
+        if let Some(sent) = &mut context.sent {
+            Arc::make_mut(sent).replaced = true;
+        }
         context.fullness = Fullness::default();
         (context.estimated, context.bytes) = (0, 0);
         self.history_hash = String::new();

@@ -71,6 +71,8 @@ impl State {
         settings.labels = fresh.labels;
         // Provider options give power too.
         settings.params.options = fresh.params.options;
+        // Nor does it choose to whom else the conversation goes.
+        settings.fallback = fresh.fallback;
         let steps = fresh.steps_max.unwrap_or(u32::MAX);
         settings.steps_max = Some(settings.steps_max.map_or(steps, |max| max.min(steps)));
         settings.parallel_max = settings.parallel_max.min(fresh.parallel_max);

@@ -50,6 +50,7 @@ impl State {
                 turn.forget_calls();
                 if waiting.message.model.is_some() {
                     turn.model.clone_from(&waiting.message.model);
+                    turn.fallen = None;
                 }
                 turn.tools.extend(waiting.message.tools.clone());
                 if waiting.agent.is_some() {
@@ -78,6 +79,7 @@ impl State {
         let opened = OpenRequest {
             model: request.model.clone(),
             attempt: request.attempt,
+            fallback: request.fallback.clone(),
             last: request.last,
             closing: false,
             estimated: request.estimated,
@@ -89,6 +91,7 @@ impl State {
             tools: self.settings.allowed_tools(),
             masked: request.masked.clone(),
             misfit: self.turn.as_ref().and_then(|turn| turn.misfit.clone()),
+            prefix: Some(self.prefix_of(request, entry.time).into()),
             prepared: self.prepared_before(request.attempt),
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
@@ -108,10 +111,12 @@ impl State {
         interrupted: bool,
         charge: Charge,
     ) {
-        let Some(Open::Request(OpenRequest { last, estimated, params, .. })) = self.open.remove(&ticket) else {
-            return;
-        };
+        let Some(Open::Request(mut request)) = self.open.remove(&ticket) else { return };
+        let miss = self.cache_miss(&request, &answer.usage).filter(|_| !interrupted);
+        let prefix = request.prefix.take();
+        let OpenRequest { last, estimated, params, .. } = request;
         if !interrupted {
+            self.note_sent(prefix, &answer.usage);
             self.recoveries = 0;
         }
         self.move_ahead(&answer.steered);
@@ -137,6 +142,7 @@ impl State {
         };
         self.in_turn(|turn| {
             turn.retries = 0;
+            turn.tried = 0;
             turn.prepared = None;
             turn.overflowed = false;
             turn.overflows = 0;
@@ -144,6 +150,7 @@ impl State {
             turn.answer = Some(seq);
             turn.usage += answer.usage;
             turn.answered = Some((answer.finish, charge));
+            turn.cache_miss = miss;
             turn.next = next;
             turn.misfit = misfit;
             if !text.is_empty() {

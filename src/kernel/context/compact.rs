@@ -158,7 +158,9 @@ fn open(draft: &mut Draft<'_>, reason: CompactionReason) -> Result<Seq, Refusal>
     let settings = draft.state.settings.clone();
     let found = cut_of(draft).ok_or(Refusal::NothingToCompact)?;
     let meter = draft.state.context.meter;
-    let model = settings.compaction.model.clone().unwrap_or_else(|| settings.model.clone());
+    // A model that has failed in this turn is not asked for the summary either.
+    let fallen = draft.state.turn.as_ref().and_then(|turn| Some(turn.fallen.as_ref()?.to.clone()));
+    let model = settings.compaction.model.clone().or(fallen).unwrap_or_else(|| settings.model.clone());
     // The summariser may have another window, and its provider may count more tokens than we estimate.
     let shown = fullness::window_of(draft, &model).usable().saturating_mul(1_000) / meter.factor.max(1_000);
     // Four bytes make a token, and a fifth of the limit is left for what stands around the text.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{
-        Reserve,
+        Reserve, Sent,
         context::{Carried, Fullness, Meter, Replaced},
     },
     model::{History, Price},
@@ -62,6 +62,9 @@ pub struct ContextState {
     pub(crate) ready_entry: Seq,
     /// The entry that recorded the newest compaction in place, or the newest handoff with a summary; 0 for none.
     pub(crate) newest: Seq,
+    /// The newest request that was answered, as far as a provider's cache goes by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sent: Option<Arc<Sent>>,
     /// The to-do list of the session. It stays over a compaction, and goes back with the conversation.
     #[serde(skip_serializing_if = "is_default")]
     pub todos: Arc<[Todo]>,

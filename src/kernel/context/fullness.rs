@@ -20,8 +20,7 @@ pub(in crate::kernel) fn fullness(draft: &Draft<'_>) -> (Window, u64) {
 
 /// The model of the running turn; between turns, of the session.
 pub(in crate::kernel) fn model_of<'d>(draft: &'d Draft<'_>) -> &'d ModelRef {
-    let turn_model = draft.state.turn.as_ref().and_then(|turn| turn.model.as_ref());
-    turn_model.unwrap_or(&draft.state.settings.model)
+    draft.state.model_now()
 }
 
 /// The window of a model: as the host knows it, or smaller if the provider refused a request that should have fitted.

@@ -105,8 +105,7 @@ pub(in crate::kernel) fn leave_no_room(draft: &mut Draft<'_>) -> bool {
     if !is_tight || pinned <= max {
         return false;
     }
-    let turn_model = state.turn.as_ref().and_then(|turn| turn.model.clone());
-    let model = turn_model.unwrap_or_else(|| state.settings.model.clone());
+    let model = state.model_now();
     let error = format!(
         "the messages that are pinned take about {pinned} tokens, more than half of the {} that a request to {model} may take: \
          unpin some of them, or choose a model with a larger window",

@@ -14,11 +14,11 @@
 //! A change must keep this: each pass of the loop writes an entry or ends the loop, or it would never end. The hash of a request
 //! covers all that determines the request, because a repeated request must have the same bytes.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     kernel::{
-        CallState, CarriedOut, Open, Outcome, Record, Refusal, RequestOpened, State, Steering, Stop,
+        CallState, CarriedOut, Open, Outcome, Record, Refusal, RequestOpened, State, Steering, Stop, Turn,
         budget::spending::{self, Fit},
         children::tasks,
         context::{
@@ -199,8 +199,9 @@ fn go_on(draft: &mut Draft<'_>) -> bool {
             Room::Never => {}
             Room::Made => {
                 inbox::deliver_steering(draft);
-                // Another try where the one before was too large: it eats no step.
-                let before = draft.state.turn.as_ref().map_or(0, |turn| turn.overflows);
+                // Another try where the one before was too large, or another model has the step: it eats no step.
+                let tries = |turn: &Arc<Turn>| turn.overflows.saturating_add(turn.tried);
+                let before = draft.state.turn.as_ref().map_or(0, tries);
                 open_request(draft, before.saturating_add(1));
             }
         },
@@ -226,7 +227,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let settings = draft.state.settings.clone();
     let step = turn.step.saturating_add(u32::from(attempt == 1));
     let last = settings.steps_max.is_some_and(|max| step >= max.max(1));
-    let model = turn.model.clone().unwrap_or_else(|| settings.model.clone());
+    let model = draft.state.model_now().clone();
     let (room, used) = fullness::fullness(draft);
     let wanted = settings.params.max_output.unwrap_or(room.output);
     let by_window = room.answer_max(used, wanted);
@@ -268,6 +269,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         reserved,
         max_output,
         instead,
+        fallback: turn.fallen.as_ref().map(|fallen| fallen.why.clone()),
         hash,
     };
     // The entry changes the turn, which would be copied as long as it is held here.

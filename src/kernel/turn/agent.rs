@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{model::Thinking, permission::Ruleset, words::message::ModelRef};
+use crate::{kernel::Fallback, model::Thinking, permission::Ruleset, words::message::ModelRef};
 
 /// What an agent sets in the settings of a session; what is `None` stays as the session has it. Stored format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct AgentParts {
     /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
+    /// The chain behind the model; an agent that names a model and no chain has an empty one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Vec<Fallback>>,
     /// The tools, by names and patterns. The session keeps those of its own tools that are among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,

@@ -70,7 +70,7 @@ impl State {
         self.steering.iter().take_while(|waiting| waiting.ahead == Some(Ahead::Committed)).count()
     }
 
-    pub(in crate::kernel) fn note_sent(&mut self, id: &MessageId) {
+    pub(in crate::kernel) fn send_ahead(&mut self, id: &MessageId) {
         let it = self.steering.iter_mut().filter(|waiting| waiting.message.id == *id);
         it.for_each(|waiting| waiting.ahead = Some(Ahead::Sent));
     }

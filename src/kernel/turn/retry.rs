@@ -6,7 +6,8 @@
 //! A retry does not count as a step of the turn, and a rate limit never leads to a compaction. The wait is a ticket like any other
 //! open work: hosts see it, an abort ends it, and a steering message cuts it short, but not a wait of the server. A request that
 //! was too large for the model, in tokens or in bytes, is made again at once when the context is smaller, without a wait, up to
-//! eight times in a step. One of which a file was refused is made again at once without files.
+//! eight times in a step. One of which a file was refused is made again at once without files. Where no further try helps, the chain of
+//! the agent may have another model (`fallback.rs`).
 //!
 //! A change must keep that an interrupted answer leaves only text in the history, and that each try that the provider read is
 //! charged once, whether it was answered, failed or cut off. (One that fails while it is being closed counts as read.) Nothing here
@@ -89,9 +90,12 @@ pub(in crate::kernel) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &Mode
         // Its record is that of a request that was cut off, so it is charged as one, also where it was not read.
         return cut_off(draft, ticket, &[], 0);
     }
-    let tries_before = request.attempt.saturating_sub(1);
+    let (model, attempt) = (request.model.clone(), request.attempt);
     let error = &with_bounded_wait(error);
     let turn = draft.state.turn.as_ref();
+    // Each model of a chain has all of the retries.
+    let tried = turn.map_or(0, |turn| turn.tried);
+    let tries_before = attempt.saturating_sub(1).saturating_sub(tried);
     let files = match error.kind {
         ErrorKind::FileRefused => with_files(&draft.state.history, u64::MAX),
         _ => Vec::new(),
@@ -106,28 +110,30 @@ pub(in crate::kernel) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &Mode
         && turn.is_some_and(|turn| turn.overflows < OVERFLOWS_MAX);
     let read = draft.state.context.meter.used(request.estimated);
     let estimated = spent::estimate_of_failure(read, error);
-    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated, learned });
-    if !files.is_empty() {
-        draft.write(None, Record::Pruned { results: Vec::new(), files });
-    }
-    if smaller_helps {
-        // The next step is held up until the request is smaller, and is then made again. One without files is smaller already.
-        return;
-    }
     let retries_max = match error.kind {
         // What crashes a client three times is the request.
         ErrorKind::Crashed => draft.state.settings.retries_max.min(CRASH_RETRIES_MAX),
         _ => draft.state.settings.retries_max,
     };
-    match plan(error, tries_before, retries_max, &|| draft.env.jitter()) {
-        Ok(wait) => {
+    let planned = (!smaller_helps).then(|| plan(error, tries_before, retries_max, &|| draft.env.jitter()));
+    let is_over = matches!(planned, Some(Err(_)));
+    let fallback = if is_over { draft.state.next_model(&model, error.kind) } else { None };
+    let falls_back = fallback.is_some();
+    draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated, learned, fallback });
+    if !files.is_empty() {
+        draft.write(None, Record::Pruned { results: Vec::new(), files });
+    }
+    match planned {
+        Some(Ok(wait)) => {
             let until = draft.now.plus(wait.length);
-            let record = Record::RetryWait { attempt: tries_before.saturating_add(1), until, server: wait.server };
-            draft.write(None, record);
+            draft.write(None, Record::RetryWait { attempt: attempt.max(1), until, server: wait.server });
         }
-        Err(why) => {
+        Some(Err(why)) if !falls_back => {
             draft.write(None, Record::TurnFinished { outcome: Outcome::Failed { error: why } });
         }
+        // The next step is held up until the request is smaller, and is then made again; one without files is smaller already. Or it
+        // is made by another model.
+        _ => {}
     }
 }
 

@@ -123,6 +123,7 @@ impl Settings {
             agent: self.agent.clone(),
             system: Some(self.system.clone()),
             model: Some(self.model.clone()),
+            fallback: Some(self.fallback.clone()),
             tools: self.tools.clone(),
             output_max: self.params.max_output,
             steps_max: self.steps_max,
@@ -139,6 +140,9 @@ impl Settings {
         self.agent.clone_from(&from.agent);
         if let (Some(_), Some(model)) = (&to.model, &from.model) {
             self.model.clone_from(model);
+        }
+        if let (Some(_), Some(fallback)) = (&to.fallback, &from.fallback) {
+            self.fallback.clone_from(fallback);
         }
         if to.tools.is_some() {
             self.tools.clone_from(&from.tools);
@@ -196,7 +200,9 @@ impl State {
     /// The agent that was chosen is in force from here on.
     pub(in crate::kernel) fn switch_agent(&mut self) {
         if let Some(choice) = self.next_agent.take() {
-            self.settings = Arc::new(self.settings.with_agent(&choice));
+            let settings = Arc::new(self.settings.with_agent(&choice));
+            let before = std::mem::replace(&mut self.settings, settings);
+            self.end_fallback_of(&before);
         }
     }
 }

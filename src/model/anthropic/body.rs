@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        AnswerField, AnswerPart, Endpoint, ModelAnswer, Params, ReasoningBack, Request, Thinking, ToolResultItem,
+        AnswerPart, Endpoint, ModelAnswer, Params, ReasoningBack, Request, Thinking, ToolResultItem,
         answer_schema::reminder,
         assembly::calls,
         body::{Turns, add, begin, is_kept},
@@ -141,7 +141,7 @@ fn is_given_schema(endpoint: &Endpoint, request: &Request) -> bool {
     let is_strict =
         || request.params.answer_schema.as_ref().is_some_and(|schema| schema.is_strict() && schema.is_finite());
     let is_kept = is_kept(&request.params.options, "output_config", Some("format"));
-    endpoint.quirks.answer == AnswerField::Schema && takes_schema(&endpoint.model) && is_kept && is_strict()
+    endpoint.quirks.answer.is_schema() && takes_schema(&endpoint.model) && is_kept && is_strict()
 }
 
 /// The beginnings of the names of models that refuse a temperature and nucleus sampling, whether they think or not.

@@ -60,10 +60,10 @@ pub(super) async fn run(
     request: &Request,
     deltas: &mut dyn Deltas,
 ) -> Result<Option<ModelAnswer>, ModelError> {
-    if model.endpoint.api != Api::OpenAiResponses
-        || !model.endpoint.quirks.websocket
-        || model.client.has_no_socket(&model.url)
-    {
+    // What is recorded and played are exchanges over HTTP.
+    let is_taped = model.client.options().exchanges.is_some();
+    let has_none = || model.client.has_no_socket(&model.url);
+    if model.endpoint.api != Api::OpenAiResponses || !model.endpoint.quirks.websocket || is_taped || has_none() {
         return Ok(None);
     }
     let clock = Clock::start(model.client.options(), model.endpoint.quirks.first_timeout);

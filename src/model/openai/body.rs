@@ -61,12 +61,14 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     if let Some(schema) = &request.params.answer_schema {
         let shape = json!({"name": "answer", "schema": schema.as_json(), "strict": schema.is_strict()});
         match endpoint.quirks.answer {
-            AnswerField::Schema if !is_given_schema(endpoint, request) => {}
-            AnswerField::Schema => {
+            AnswerField::Schema | AnswerField::SchemaAlone if !is_given_schema(endpoint, request) => {}
+            AnswerField::Schema | AnswerField::SchemaAlone => {
                 fields.push(("response_format".into(), json!({"type": "json_schema", "json_schema": shape})));
             }
-            AnswerField::Json => fields.push(("response_format".into(), json!({"type": "json_object"}))),
-            AnswerField::Words => {}
+            AnswerField::Json if request.tools.is_empty() => {
+                fields.push(("response_format".into(), json!({"type": "json_object"})));
+            }
+            AnswerField::Json | AnswerField::Words => {}
         }
     }
     let refused = beside_tools(&endpoint.provider, &endpoint.model).filter(|_| !request.tools.is_empty());
@@ -79,12 +81,14 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     fields
 }
 
-/// Whether the request holds the schema of its answer. A server that binds its model to the schema binds the calls too, so that none
-/// can be made; only of these two providers is it known that they do not.
+/// Whether the request holds the schema of its answer.
 fn is_given_schema(endpoint: &Endpoint, request: &Request) -> bool {
-    let is_free_to_call = request.tools.is_empty() || matches!(&*endpoint.provider, "openai" | "openrouter");
-    let is_kept = is_kept(&request.params.options, "response_format", None);
-    endpoint.quirks.answer == AnswerField::Schema && is_free_to_call && is_kept
+    let takes = match endpoint.quirks.answer {
+        AnswerField::Schema => true,
+        AnswerField::SchemaAlone => request.tools.is_empty(),
+        AnswerField::Json | AnswerField::Words => false,
+    };
+    takes && is_kept(&request.params.options, "response_format", None)
 }
 
 /// The fields that say how much to think.

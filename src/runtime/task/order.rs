@@ -261,6 +261,7 @@ fn settings(
     made.tools = Some(tools(parent, state, request, agent));
     made.restart = options.restart;
     made.model = options.model.or(made.model);
+    made.params = options.params.over(made.params);
     (made.asks_wait, made.ask_limit) = (above.asks_wait, above.ask_limit());
     let mut settings = of_child(above, made, above.workspace.clone(), &parent.shared.tools.now().toolbox, None);
     // Before the parent's own rules: what these deny is denied, and what they ask about the parent's rules may answer.

@@ -74,7 +74,7 @@ pub(crate) fn parse(layer: Layer, path: &Path, text: &str) -> Result<Said, Failu
             continue;
         }
         let of_table = match (&**name.get_ref(), value.get_ref()) {
-            ("sandbox" | "quirks", DeValue::Table(table)) => Some(table),
+            ("sandbox" | "quirks" | "rate_limits", DeValue::Table(table)) => Some(table),
             _ => None,
         };
         let of = name.get_ref();
@@ -97,9 +97,9 @@ pub(super) fn store(path: &Path) -> Option<PathBuf> {
     setting(Layer::User, path, name.get_ref(), value).ok().map(|(_, store)| PathBuf::from(store))
 }
 
-/// Whether a setting is a list of paths.
+/// Whether a setting is a list: of paths, or of models.
 fn is_list(name: &str) -> bool {
-    matches!(name, "sandbox.read" | "sandbox.write" | "instructions")
+    matches!(name, "sandbox.read" | "sandbox.write" | "instructions" | "fallback")
 }
 
 /// One setting, with its value as text; an error says what is wrong with the name or the value.
@@ -119,6 +119,7 @@ fn setting(
             let path = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
                 // `~` stands for the home folder.
                 DeValue::String(text) if text.starts_with('~') => Some(text.to_string()),
+                DeValue::String(text) if name == "fallback" && !text.contains('\n') => Some(text.to_string()),
                 DeValue::String(text) if !text.is_empty() && !text.contains('\n') => Some(relative(text)),
                 _ => None,
             };

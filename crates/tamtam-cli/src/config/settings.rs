@@ -11,7 +11,7 @@ use tamtam::session::OnBreach;
 
 use crate::{
     arguments::{Survives, TurnArguments},
-    budget, models, network, quirks,
+    budget, models, network, quirks, rates,
 };
 
 /// A setting.
@@ -44,9 +44,15 @@ const fn of_server(name: &'static str, takes: &'static str) -> Setting {
     Setting { of_model: true, ..process(setting(name, takes, "that of the provider")) }
 }
 
+/// Of the key of the model's provider.
+const fn of_key(name: &'static str) -> Setting {
+    Setting { of_model: true, ..process(setting(name, rates::TAKES, "what the provider says itself")) }
+}
+
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 38] = [
+pub(super) const ALL: [Setting; 43] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
+    Setting { of_model: true, ..setting("fallback", "a list of PROVIDER/MODEL", "those of the agent, else none") },
     Setting {
         of_model: true,
         ..process(setting("base_url", "the URL of the model's provider", "that of the provider"))
@@ -77,9 +83,13 @@ pub(super) const ALL: [Setting; 38] = [
     of_server("quirks.stream_options", "true or false"),
     of_server("quirks.schema", "plain or gemini"),
     of_server("quirks.thinking", "effort, record, switch or budget"),
+    of_server("quirks.answer", "schema, schema_alone, json or words"),
     of_server("quirks.cache_marks", "true or false"),
     of_server("quirks.websocket", "true or false"),
     of_server("quirks.image_bytes_max", "a number of bytes"),
+    of_key("rate_limits.requests"),
+    of_key("rate_limits.requests_per_minute"),
+    of_key("rate_limits.tokens_per_minute"),
     setting("output_schema", "a file of a JSON schema", "none: the answer is free text"),
     setting("agent", "the name of an agent", "build"),
     setting(
@@ -134,6 +144,15 @@ pub(super) fn find(name: &str) -> Result<&'static Setting, String> {
 pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bool, String> {
     match name {
         "model" => fill(&mut turn.model.model, model(text)?),
+        "fallback" => {
+            let named = |name: &str| name.parse().map_err(|error: tamtam::session::BadModelRef| error.to_string());
+            let chain = text.lines().map(named).collect::<Result<Vec<_>, _>>()?;
+            let is_silent = turn.model.fallback.is_empty();
+            if is_silent {
+                turn.model.fallback = chain;
+            }
+            Ok(is_silent)
+        }
         "base_url" => fill(&mut turn.model.base_url, url(text)?),
         "api" => fill(&mut turn.model.api, quirks::api(text)?),
         "first_timeout" => {
@@ -194,6 +213,9 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         "ask_limit" => fill(&mut turn.ask_limit, text.parse()?),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.set(name, text),
         name if name.starts_with("quirks.") => quirks::fill(&name["quirks.".len()..], text, &mut turn.model.quirk),
+        name if name.starts_with("rate_limits.") => {
+            rates::fill(&name["rate_limits.".len()..], text, &mut turn.model.rate_limit)
+        }
         _ => Err("unknown setting".to_owned()),
     }
 }
@@ -229,6 +251,10 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
     let budget = &turn.budget;
     match name {
         "model" => turn.model.model.clone(),
+        "fallback" => {
+            let names: Vec<_> = turn.model.fallback.iter().map(ToString::to_string).collect();
+            (!names.is_empty()).then(|| names.join(", "))
+        }
         "base_url" => turn.model.base_url.as_deref().map(models::shown),
         "api" => turn.model.api.map(|api| quirks::api_in_words(api).to_owned()),
         "first_timeout" => turn.model.first_timeout.map(|seconds| seconds.to_string()),
@@ -271,6 +297,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
         "ask_limit" => turn.ask_limit.map(|limit| limit.to_string()),
         name if name.starts_with("sandbox.") => turn.setup.sandbox.get(name),
         name if name.starts_with("quirks.") => quirks::get(&name["quirks.".len()..], &turn.model.quirk),
+        name if name.starts_with("rate_limits.") => rates::get(&name["rate_limits.".len()..], &turn.model.rate_limit),
         _ => None,
     }
 }

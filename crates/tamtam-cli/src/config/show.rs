@@ -87,6 +87,7 @@ fn flag(name: &str) -> String {
         "redact" => "--no-redact".to_owned(),
         "sandbox.mode" => "--sandbox".to_owned(),
         name if name.starts_with("quirks.") => "--quirk".to_owned(),
+        name if name.starts_with("rate_limits.") => "--rate-limit".to_owned(),
         name => format!("--{}", name.replace(['_', '.'], "-")),
     }
 }

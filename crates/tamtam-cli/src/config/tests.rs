@@ -29,19 +29,21 @@ fn given(model: Option<&str>) -> TurnArguments {
 /// Each setting takes what its argument takes, and is read back as it was written.
 #[test]
 fn every_setting_is_read_and_shown() {
-    let text = "model = 'anthropic/x'\nbase_url = 'http://127.0.0.1:9/v1'\napi = 'responses'\nfirst_timeout = 900\n\
+    let text = "model = 'anthropic/x'\nfallback = ['a/b', 'c/d']\nbase_url = 'http://127.0.0.1:9/v1'\napi = 'responses'\nfirst_timeout = 900\n\
                 images = true\nreasoning_back = 'with_calls'\nthinking = 'high'\ntemperature = 0.5\ntop_p = 1\noutput_schema = '/s.json'\nagent = 'build'\npermission = 'edits'\n\
                 max_steps = 7\nbudget_usd = 0.5\nbudget_tokens = 1000\non_budget = 'stop'\nprice = '3/15'\n\
                 store = 'tapes'\nredact = false\ninstructions = ['RULES.md']\nweb_fetch = true\nplanning = true\nread_loop = true\ndurability = 'power'\n\
                 proxy = 'http://127.0.0.1:8/'\nca = '/ca.pem'\nask_limit = '90s'\n\
                 [quirks]\nmax_tokens = 'max_completion_tokens'\nstream_options = false\nschema = 'gemini'\nthinking = 'switch'\n\
-                cache_marks = true\nimage_bytes_max = 1000\n\
+                answer = 'json'\ncache_marks = true\nimage_bytes_max = 1000\n\
+                [rate_limits]\nrequests = 4\nrequests_per_minute = 60\ntokens_per_minute = 1_000\n\
                 [sandbox]\nmode = 'required'\nnetwork = 'ip'\nread = ['data', '~/x']\nwrite = ['/w']\n";
     let config = Config::of(vec![said(Layer::User, text)]);
     let (turn, from) = config.over(&given(None), None);
     let shown: Vec<_> = settings::ALL.iter().map(|setting| settings::get(setting.name, &turn).unwrap()).collect();
     let expected = [
         "anthropic/x",
+        "a/b, c/d",
         "http://127.0.0.1:9/v1",
         "responses",
         "900",
@@ -54,7 +56,11 @@ fn every_setting_is_read_and_shown() {
         "false",
         "gemini",
         "switch",
+        "json",
         "true",
+        "1000",
+        "4",
+        "60",
         "1000",
         "/s.json",
         "build",
@@ -143,7 +149,7 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
     for (text, expected) in [
         (
             "\nmodle = 'a/b'",
-            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, base_url, api, first_timeout, images, reasoning_back, thinking, temperature, top_p, quirks.max_tokens, quirks.stream_options, quirks.schema, quirks.thinking, quirks.cache_marks, quirks.websocket, quirks.image_bytes_max, output_schema, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, instructions, web_fetch, planning, read_loop, durability, proxy, ca, ask_limit, sandbox.mode, sandbox.network, sandbox.read, sandbox.write, rules)",
+            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, fallback, base_url, api, first_timeout, images, reasoning_back, thinking, temperature, top_p, quirks.max_tokens, quirks.stream_options, quirks.schema, quirks.thinking, quirks.answer, quirks.cache_marks, quirks.websocket, quirks.image_bytes_max, rate_limits.requests, rate_limits.requests_per_minute, rate_limits.tokens_per_minute, output_schema, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, instructions, web_fetch, planning, read_loop, durability, proxy, ca, ask_limit, sandbox.mode, sandbox.network, sandbox.read, sandbox.write, rules)",
         ),
         ("max-steps = 3", "did you mean `max_steps`?"),
         ("max_steps = 0", "line 1: max_steps: 0 must be 1 or more: write a number of model requests, 1 or more"),

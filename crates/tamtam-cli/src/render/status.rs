@@ -80,7 +80,8 @@ mod tests {
     fn a_silence_of_two_seconds_shows_what_is_waited_for() {
         let mut status = Status::default();
         let second = Duration::from_secs;
-        let step = EventKind::StepStarted { model: "a/b".into(), attempt: 1, used: 0, usable: 0, hash: String::new() };
+        let (model, hash) = ("a/b".to_owned(), String::new());
+        let step = EventKind::StepStarted { model, attempt: 1, used: 0, usable: 0, hash, fallback: None };
         let pending = EventKind::CallPending { index: 0, call: "c".into(), name: "write".to_owned() };
         let started = |ticket, name: &str| EventKind::CallStarted {
             ticket: Seq(ticket),

@@ -91,10 +91,29 @@ fn the_text_of_a_failed_request_is_not_taken_for_that_of_the_next() {
         error: "连接超时".to_owned(),
         kind: ErrorKind::Network,
         class: RetryClass::Transient,
+        fallback: None,
     };
     let pieces = show(false, &[delta("half"), failed, delta("half and half"), complete("half and half")]);
     assert_eq!(out(&pieces), "half\nhalf and half\n");
     assert_eq!(notes(&pieces), ["! request failed: 连接超时"]);
+}
+
+/// Another model is never asked in silence: it is named where the one before it failed, and the first again where it comes back.
+#[test]
+fn a_model_that_stands_in_is_named() {
+    let failed = EventKind::RequestFailed {
+        error: "a answered 529".to_owned(),
+        kind: ErrorKind::Overloaded,
+        class: RetryClass::Transient,
+        fallback: Some("b/y".to_owned()),
+    };
+    let pieces = show(false, &[step("a/x"), failed, step("b/y"), turn_finished(), step("a/x")]);
+    let expected = ["model a/x", "! request failed: a answered 529: continues with b/y", "model b/y", "model a/x"];
+    assert_eq!(notes(&pieces), expected);
+}
+
+fn step(model: &str) -> EventKind {
+    EventKind::StepStarted { model: model.into(), attempt: 1, used: 0, usable: 0, hash: String::new(), fallback: None }
 }
 
 /// After a crash in mid-stream, and after an abort of the request, the next answer was printed behind the broken one and once more.
@@ -110,6 +129,7 @@ fn text_of_a_request_that_is_sent_again_is_printed_once() {
         cost,
         left: Limits::default(),
         interrupted: true,
+        cache_miss: None,
     };
     for broken_off in [recovered, stopped] {
         let pieces = show(false, &[delta("half"), broken_off, delta("half and half"), complete("half and half")]);
@@ -139,13 +159,6 @@ fn a_result_is_told_in_a_line_of_at_most_250_characters() {
 /// CLI-RENDER-006: what a person need not know is not shown.
 #[test]
 fn the_beginnings_of_turns_and_steps_are_not_shown() {
-    let step = |model: &str| EventKind::StepStarted {
-        model: model.into(),
-        attempt: 1,
-        used: 0,
-        usable: 0,
-        hash: String::new(),
-    };
     let delivered = EventKind::Delivered { messages: vec![] };
     let begun = EventKind::TurnStarted { messages: vec![] };
     let steps = [begun, step("a/b"), step("a/b"), delivered, step("a/c"), turn_finished()];

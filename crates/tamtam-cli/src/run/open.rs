@@ -137,6 +137,7 @@ async fn try_run(
     options.granted = config.granted_rules();
     options.steps_max = turn.max_steps.or(options.steps_max);
     models::sampling(&given.turn.model, &turn.model, &mut options.params);
+    options.fallback = models::fallback(&given.turn.model, &turn.model, options.fallback);
     options.params.answer_schema = models::schema(turn.output_schema.as_deref())?;
     options.task_queue_max = Some(TASKS_QUEUED);
     options.ask_limit = turn.ask_limit.map_or(options.ask_limit, |limit| limit.0);
@@ -383,13 +384,15 @@ struct Changes<'a> {
 async fn configure(session: &Session, given: &TurnArguments, changes: Changes<'_>) -> Result<(), Failure> {
     let Changes { model, params, rules, granted, budget, workspace, sandbox } = changes;
     let nothing = model.is_none() && rules.is_none() && granted.is_none() && budget.is_none() && workspace.is_none();
-    if nothing && params.is_none() && sandbox.is_none() && given.max_steps.is_none() && given.ask_limit.is_none() {
+    let nothing = nothing && params.is_none() && sandbox.is_none() && given.model.fallback.is_empty();
+    if nothing && given.max_steps.is_none() && given.ask_limit.is_none() {
         return Ok(());
     }
     let changed = session.configure(|settings| {
         if let Some(model) = &model {
             settings.model.clone_from(model);
         }
+        settings.fallback = models::fallback(&given.model, &given.model, settings.fallback.clone());
         if let Some(change) = params {
             change(&mut settings.params);
         }

@@ -38,6 +38,35 @@ async fn a_session_is_made_with_its_first_message_by_one_post() {
     lab.end().await;
 }
 
+/// THINKING-001: what is asked of the model is the client's to say, checked as everywhere; the answer then fits the schema or is none.
+#[tokio::test]
+async fn a_session_is_made_with_what_is_asked_of_its_model() {
+    let lab = Lab::new().await;
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let params =
+        json!({ "thinking": "high", "temperature": 0.5, "top_p": 1, "max_output": 900, "answer_schema": schema });
+    let made = lab.ask("POST", "/v1/sessions", json!({ "id": "s", "agent": "build", "params": params })).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let set = lab.runtime.session(&"s".parse().unwrap()).state().await.unwrap().settings.params.clone();
+    assert_eq!((set.thinking, set.temperature, set.top_p), (Some(tamtam::model::Thinking::High), Some(0.5), Some(1.0)));
+    assert_eq!((set.max_output, set.answer_schema.unwrap().as_json()), (Some(900), &schema));
+    let mut events = lab.events("/v1/sessions/s/events", "").await;
+    lab.post("/v1/sessions/s/messages", json!({ "text": "hello" })).await;
+    assert_eq!(events.until("turn_finished").await["outcome"], "bad_answer", "the model of the lab says no JSON");
+    for (params, why) in [
+        (json!({ "thinking": "much" }), "is none of off, minimal, low, medium, high and xhigh"),
+        (json!({ "temperature": 3 }), "is not a number from 0 to 2"),
+        (json!({ "answer_schema": { "type": "string" } }), "its \"type\" must be \"object\""),
+        (json!({ "options": {} }), "unknown field"),
+        (json!([]), "a list is in the place of an object"),
+    ] {
+        let refused = lab.ask("POST", "/v1/sessions", json!({ "params": params })).await;
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.json()["detail"].as_str().unwrap().contains(why), "{refused:?}");
+    }
+    lab.end().await;
+}
+
 /// A busy session: what waits is listed, edited, withdrawn, taken back; an abort ends the turn.
 #[tokio::test]
 async fn what_waits_is_seen_edited_and_taken_back() {

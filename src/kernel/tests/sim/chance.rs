@@ -6,8 +6,8 @@ use tamtam::{
     MessageId, Part, Seq,
     kernel::{
         Abort, AnswerAsk, BeginAnchor, BranchRequest, BranchSummary, Compact, Configure, Delivery, EditMessage, End,
-        Gated, GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, NoteSent, Open, OpenBranch, Pause,
-        PinMessage, Prepared, ReplyTo, Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Shown,
+        Fallback, Gated, GiveUpBranch, GoOn, Grant, HandOff, Input, LeaveBranch, Mode, NoteSent, Open, OpenBranch,
+        Pause, PinMessage, Prepared, ReplyTo, Report, Reserve, ResetLoops, Resume, Scope, SendMessage, Settings, Shown,
         Steering, SumUpBranch, TurnAdded, UndoCompaction, UnpinMessage, WithdrawMessage,
     },
     model::{AnswerPart, ErrorKind, Item, ModelAnswer, ModelError, Steered, Usage, UserItem},
@@ -44,6 +44,11 @@ pub(super) fn settings(rng: &mut Rng) -> Settings {
     let action = |rng: &mut Rng| rng.weighted(&[(7, Action::Allow), (4, Action::Ask), (1, Action::Deny)]);
     let lines = ["*", "read", "bash", "note"].map(|tool| (tool, "*", action(rng)));
     settings.rules = vec![rules("host", &lines)];
+    if rng.percent(30) {
+        let chain = [("fake/second", vec![]), ("fake/third", vec![ErrorKind::Auth, ErrorKind::Overloaded])];
+        let link = |(model, on): (&str, Vec<ErrorKind>)| Fallback::new(model.parse().unwrap()).on(on);
+        settings.fallback = chain.into_iter().map(link).collect();
+    }
     settings
 }
 

@@ -131,6 +131,14 @@ pub(super) fn decision(before: &State, entries: &[Entry], after: &State) -> Resu
         hold!(entry.time >= time, "time runs backwards at entry {}", entry.seq);
         (seq, time) = (entry.seq, entry.time);
     }
+    for entry in entries {
+        let Record::Request(request) = &entry.record else { continue };
+        // Nothing but a chain brings these two models.
+        let is_of_chain = matches!(&*request.model.model, "second" | "third");
+        let told = request.fallback.is_some();
+        hold!(told || !is_of_chain, "{} is asked, and it is not said in whose place", request.model);
+        hold!(!told || is_of_chain || request.instead.is_some(), "{} is asked in its own place", request.model);
+    }
     let requested = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
     let left_behind = requested && after.settings.steering_mode == Mode::All && !after.steering.is_empty();
     // What the provider has begun to answer is delivered alone.

@@ -28,6 +28,7 @@ pub(super) struct Counts {
     pub(super) asked_for_more: u64,
     pub(super) stopped_by_budget: u64,
     pub(super) second_model: u64,
+    pub(super) fallen: u64,
     pub(super) grants: u64,
     pub(super) queued: u64,
     pub(super) branches: u64,
@@ -68,6 +69,7 @@ impl Counts {
             self.asked_for_more,
             self.stopped_by_budget,
             self.second_model,
+            self.fallen,
             self.grants,
             self.queued,
             self.branches,
@@ -96,6 +98,7 @@ impl Counts {
                 Record::BudgetAsk { .. } => &mut self.asked_for_more,
                 Record::Ending { outcome: Outcome::Budget { .. }, .. } => &mut self.stopped_by_budget,
                 Record::Request(request) if request.instead.is_some() => &mut self.second_model,
+                Record::Request(request) if request.fallback.is_some() => &mut self.fallen,
                 Record::TaskStarted { grant, .. } if !grant.is_none() => &mut self.grants,
                 Record::BranchOpened(_) => &mut self.branches,
                 Record::Sent { .. } => &mut self.sent_ahead,
@@ -129,6 +132,7 @@ impl AddAssign for Counts {
         self.asked_for_more += other.asked_for_more;
         self.stopped_by_budget += other.stopped_by_budget;
         self.second_model += other.second_model;
+        self.fallen += other.fallen;
         self.grants += other.grants;
         self.queued += other.queued;
         self.branches += other.branches;

@@ -15,7 +15,7 @@ use tokio_tungstenite::{
     },
 };
 
-use super::super::{Clock, HttpModel};
+use super::super::{Clock, HttpModel, exchanges::Answered};
 use crate::model::{Deltas, ErrorKind, ModelError};
 
 /// How long one connection is used. The provider closes it after an hour, in mid-answer.
@@ -62,7 +62,7 @@ impl Line {
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         deltas.head(status.as_u16(), &header);
         if status != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(model.refused(response).await);
+            return Err(model.refused(&mut Answered::of_server(response, None)).await);
         }
         if header("sec-websocket-accept").as_deref() != Some(derive_accept_key(key.as_bytes()).as_str()) {
             let what = "answered the wish for a WebSocket with a wrong key: a proxy may have kept an old answer";

@@ -1,0 +1,183 @@
+//! The models that a turn goes on with where its model fails: the chain of an agent ([`Fallback`]), and which model of it has the
+//! step.
+//!
+//! ```text
+//! a request fails ──another try may help──► waits, the same model
+//!                 └─none is left──► the next model of the chain that stands in for this failure ──► its request
+//!                                   └─there is none──► the turn fails
+//! ```
+//!
+//! `request_failed` names the model that has the step from then on, and each request of such a model says in whose place it is asked,
+//! and why ([`FellBack`]). It keeps the turn; the next turn begins with the first model again. A message or an agent that brings a
+//! model, and a change of the model or of the chain, take the turn back. The tries of one step are numbered through, and each model
+//! has all of its retries.
+//!
+//! A change must keep that a chain only goes forward within a turn, or two models that are down would hand a step to and fro; and that
+//! what follows from a fall is decided from the state, because a torn write may leave `request_failed` alone.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::{
+    kernel::{OpenRequest, Settings, State},
+    model::{ErrorKind, RetryClass},
+    words::message::ModelRef,
+};
+
+/// The most models of a chain.
+const CHAIN_MAX: usize = 8;
+
+/// A model that goes on with a turn where the model before it in the chain fails, once no retry is left.
+///
+/// ```
+/// use tamtam::{SessionOptions, model::ErrorKind, session::Fallback};
+///
+/// let options = SessionOptions::new("/srv/work").model("openai/gpt-5.1".parse()?).fallback(vec![
+///     Fallback::new("anthropic/claude-sonnet-5-5".parse()?),
+///     Fallback::new("local/qwen3".parse()?).on([ErrorKind::Auth, ErrorKind::Network]),
+/// ]);
+/// assert_eq!(options.fallback.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "agent-files", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Fallback {
+    /// The model, as `provider/model`.
+    #[serde(deserialize_with = "model")]
+    #[cfg_attr(feature = "agent-files", schemars(with = "String"))]
+    pub model: ModelRef,
+    /// The failures that it stands in for. Left out: those that may pass, after the retries, and a wait that is too long.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub on: BTreeSet<ErrorKind>,
+}
+
+/// Why a model is asked in the place of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct FellBack {
+    /// The model that failed.
+    pub from: ModelRef,
+    /// How it failed.
+    pub on: ErrorKind,
+}
+
+/// The model of the chain that has the running turn. Part of the stored form of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fallen {
+    pub(crate) to: ModelRef,
+    pub(crate) why: FellBack,
+}
+
+/// A model by its name, as people write it, or as tapes have it.
+fn model<'de, D: Deserializer<'de>>(from: D) -> Result<ModelRef, D::Error> {
+    match serde_json::Value::deserialize(from)? {
+        serde_json::Value::String(name) => name.parse().map_err(de::Error::custom),
+        other => serde_json::from_value(other).map_err(de::Error::custom),
+    }
+}
+
+impl Fallback {
+    /// A model for the failures that may pass.
+    #[must_use]
+    pub fn new(model: ModelRef) -> Fallback {
+        Fallback { model, on: BTreeSet::new() }
+    }
+
+    /// Sets the [failures](#structfield.on) that it stands in for.
+    #[must_use]
+    pub fn on(mut self, failures: impl IntoIterator<Item = ErrorKind>) -> Fallback {
+        self.on = failures.into_iter().collect();
+        self
+    }
+
+    fn stands_in_for(&self, kind: ErrorKind) -> bool {
+        match self.on.is_empty() {
+            true => kind.class() == RetryClass::Transient || kind == ErrorKind::RetryAfterTooLong,
+            false => self.on.contains(&kind),
+        }
+    }
+}
+
+/// What is wrong with a chain.
+pub(crate) fn fault(chain: &[Fallback]) -> Option<String> {
+    // A smaller request answers these, and no other model has to.
+    let is_smaller = |kind: &ErrorKind| kind.class() == RetryClass::ContextOverflow || *kind == ErrorKind::FileRefused;
+    let twice = |at: usize| chain[..at].iter().any(|before| before.model == chain[at].model);
+    if chain.len() > CHAIN_MAX {
+        Some(format!("has {} models, and may have {CHAIN_MAX}", chain.len()))
+    } else if let Some(at) = (0..chain.len()).find(|at| twice(*at)) {
+        Some(format!("names {} twice", chain[at].model))
+    } else if chain.iter().flat_map(|fallback| &fallback.on).any(is_smaller) {
+        Some("names context_overflow, request_too_large or file_refused: then the request is made smaller".to_owned())
+    } else {
+        None
+    }
+}
+
+impl State {
+    /// The model of the running turn; between turns, of the session.
+    pub(crate) fn model_now(&self) -> &ModelRef {
+        let turn = self.turn.as_deref();
+        let fallen = turn.and_then(|turn| Some(&turn.fallen.as_ref()?.to));
+        fallen.or_else(|| turn?.model.as_ref()).unwrap_or(&self.settings.model)
+    }
+
+    /// The next model of the chain for a step whose request to `failed` ends in this failure.
+    pub(in crate::kernel) fn next_model(&self, failed: &ModelRef, kind: ErrorKind) -> Option<ModelRef> {
+        let (chain, fallen) = (&self.settings.fallback, self.turn.as_ref()?.fallen.as_ref());
+        let now = fallen.and_then(|fallen| chain.iter().position(|fallback| fallback.model == fallen.to));
+        let mut behind = chain.iter().skip(now.map_or(0, |now| now + 1));
+        let next = behind.find(|next| next.model != *failed && next.stands_in_for(kind));
+        next.map(|next| next.model.clone())
+    }
+
+    pub(in crate::kernel) fn fall_back(&mut self, request: &OpenRequest, kind: ErrorKind, to: &ModelRef) {
+        let why = FellBack { from: request.model.clone(), on: kind };
+        let fallen = Fallen { to: to.clone(), why };
+        self.in_turn(|turn| {
+            turn.fallen = Some(fallen);
+            turn.tried = request.attempt;
+            // Its window is another one.
+            turn.overflows = 0;
+        });
+    }
+
+    /// Gives the turn back where its model, or the chain behind it, is no longer the one of `before`.
+    pub(in crate::kernel) fn end_fallback_of(&mut self, before: &Settings) {
+        let is_other = before.model != self.settings.model || before.fallback != self.settings.fallback;
+        if is_other && self.turn.as_ref().is_some_and(|turn| turn.fallen.is_some()) {
+            self.in_turn(|turn| turn.fallen = None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_chain_is_read_as_people_write_it_and_checked() {
+        let read = |text: &str| serde_json::from_str::<Vec<Fallback>>(text);
+        let chain = read(r#"[{"model":"a/b"},{"model":"c/d:7b","on":["auth","overloaded"]}]"#).unwrap();
+        assert_eq!(read(&serde_json::to_string(&chain).unwrap()).unwrap(), chain, "as a tape has it");
+        let stands_in = |kind| [0, 1].map(|at: usize| chain[at].stands_in_for(kind));
+        assert_eq!(stands_in(ErrorKind::Overloaded), [true, true]);
+        assert_eq!(stands_in(ErrorKind::RetryAfterTooLong), [true, false]);
+        assert_eq!(stands_in(ErrorKind::Auth), [false, true]);
+        for text in [r#"[{"model":"x"}]"#, r#"[{"model":"a/b","on":["busy"]}]"#, r#"[{"model":"a/b","no":[]}]"#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let said = |text: &str| fault(&read(text).unwrap()).unwrap_or_default();
+        assert_eq!(fault(&chain), None);
+        assert_eq!(said(r#"[{"model":"a/b"},{"model":"a/b","on":["auth"]}]"#), "names a/b twice");
+        assert!(said(r#"[{"model":"a/b","on":["context_overflow"]}]"#).ends_with("the request is made smaller"));
+        let long: Vec<_> = (0..9).map(|n| Fallback::new(ModelRef::new("a", n.to_string()))).collect();
+        assert_eq!(fault(&long).unwrap(), "has 9 models, and may have 8");
+    }
+}
