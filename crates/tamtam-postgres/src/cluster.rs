@@ -7,7 +7,7 @@
 //! A row leaves the inbox only after the tape has its message, or after its refusal is kept in the row. A node that dies between
 //! leaves the row, and the next owner sends it again under its id, which the session knows. So nothing here needs a lock or an
 //! order between nodes: the fence of the tape and the ids of the session decide. A change must keep that order, and that a node
-//! looks without being told (`LOOK`): a notification that is lost costs time and nothing else.
+//! looks without being told (`PostgresOptions::look`): a notification that is lost costs time and nothing else.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,14 +28,14 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use crate::{Postgres, PostgresError, pool::Failure};
+use crate::{Postgres, PostgresError, pool::Failure, schema::channel};
 
-/// How often a node looks for messages without being told.
-const LOOK: Duration = Duration::from_millis(250);
+/// The first pause of a session that could not take a message.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// How often a wait looks whether a turn is over.
 const WAIT_LOOK: Duration = Duration::from_millis(50);
-/// How long at most a session is left alone that could not take a message, and one that could not be opened. The first pause is one
-/// look, and each is twice the one before.
+/// How long at most a session is left alone that could not take a message, and one that could not be opened. Each pause is twice
+/// the one before.
 const FULL_PAUSE_MAX: Duration = Duration::from_secs(5);
 const UNOPENED_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How often refusals of more than a day ago are deleted.
@@ -360,7 +360,7 @@ impl Inner {
 
     /// Gives messages to sessions until the runtime ends.
     async fn run(self: Arc<Inner>) {
-        let (mut tasks, mut swept) = (JoinSet::new(), None::<Instant>);
+        let (mut tasks, mut swept, look) = (JoinSet::new(), None::<Instant>, self.postgres.node.shared.look);
         while !self.ends() {
             for session in self.due().await {
                 if self.work().at_work.insert(session.clone()) {
@@ -372,7 +372,7 @@ impl Inner {
                 tasks.spawn(Arc::clone(&self).sweep());
             }
             while tasks.try_join_next().is_some() {}
-            let _ = tokio::time::timeout(LOOK, self.wakes.notified()).await;
+            let _ = tokio::time::timeout(look, self.wakes.notified()).await;
         }
     }
 
@@ -427,7 +427,7 @@ impl Inner {
             }
             Err(pause_max) => {
                 let last = work.pauses.get(&session).map(|(_, pause)| *pause);
-                let pause = last.map_or(LOOK, |last| last * 2).min(pause_max);
+                let pause = last.map_or(PAUSE_MIN, |last| last * 2).min(pause_max);
                 work.pauses.insert(session, (Instant::now() + pause, pause));
             }
         }
@@ -554,15 +554,4 @@ impl Inner {
         // The next sweep, or another node's, deletes them.
         let _ = swept.await;
     }
-}
-
-/// Where nodes tell each other of messages. PostgreSQL takes names of up to 63 letters, and so a schema may have as many.
-fn channel(schema: &str) -> String {
-    let name = format!("tamtam_inbox_{schema}");
-    if name.len() <= 63 {
-        return name;
-    }
-    // FNV-1a: all nodes must come to the same. Two schemas with one channel would only look without need.
-    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    format!("tamtam_inbox_{:016x}", schema.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
 }
