@@ -167,8 +167,6 @@ pub(crate) async fn play(options: &PostgresOptions, folder: &Path, start: impl F
         let times = entries.iter().filter(|entry| told(&entry.record)).count();
         read.insert(format!("{session} {message}"), times);
     }
-    let once = read.values().filter(|times| **times == 1).count();
-    println!("{once} of {} messages were read exactly once.", read.len());
     runtime.shutdown().await;
     Told { read, went_on }
 }
@@ -207,7 +205,9 @@ async fn main() {
                 command.args(["node", name, connection]);
                 command
             };
-            play(&options, folder.path(), start).await;
+            let Told { read, went_on } = play(&options, folder.path(), start).await;
+            let once = read.values().filter(|times| **times == 1).count();
+            println!("{} sessions went on elsewhere; {once} of {} messages were read once.", went_on.len(), read.len());
         }
         _ => println!("give it a connection: \"host=/run/postgresql user=app dbname=app\""),
     }
