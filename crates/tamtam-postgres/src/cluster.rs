@@ -76,27 +76,35 @@ select exists (select from there), (select is_left from room)
     (select count(*) from told)";
 
 /// The sessions that have messages and are this node's (`$1`); and, up to `$4`, those that are free and have messages or an open turn.
-/// None of those in `$2`; those in `$3` only for an abort. It starts from what waits, which is little, and looks each session up with
+/// None of those in `$2`; those in `$3` only for an abort. The row without a session has the seconds until the first lease of another
+/// node ends that has such work: that node may be gone. It starts from what waits, which is little, and looks each session up with
 /// `limit 1`: of a plain join the planner makes a read of the whole table of sessions.
 const TAKE: &str = "
 with waiting as materialized (
     select session, bool_or(what = 'abort') as aborts from $schema.inbox
-    where refused is null and session <> all($2::text[]) group by session)
-(select w.session from waiting w
+    where refused is null and session <> all($2::text[]) group by session),
+work as materialized (
+    select session from waiting
+    union select session from $schema.marks where mark = 'open' and session <> all($2::text[]))
+(select w.session, null::float8 from waiting w
 join lateral (
     select from $schema.sessions s
     where s.session = w.session and s.node = $1 and s.expires > clock_timestamp() limit 1) s on true
 where w.aborts or w.session <> all($3::text[])
 order by w.session limit $5)
 union all
-(select f.session from (
-    select session from waiting
-    union select session from $schema.marks where mark = 'open' and session <> all($2::text[])) f
+(select f.session, null from work f
 join lateral (
     select from $schema.sessions s where s.session = f.session and s.expires <= clock_timestamp() limit 1) s on true
 where f.session <> all($3::text[])
     and not exists (select from $schema.marks m where m.session = f.session and m.mark in ('parked', 'hidden'))
-order by f.session limit $4)";
+order by f.session limit $4)
+union all
+(select null, extract(epoch from min(s.expires) - clock_timestamp())::float8 from work f
+join lateral (
+    select expires from $schema.sessions s
+    where s.session = f.session and s.node <> $1 and isfinite(s.expires) and s.expires > clock_timestamp() limit 1) s on true
+where $4::bigint > 0)";
 
 /// How far a message came, as [`Cluster::progress`] finds it.
 #[derive(Clone, Debug, PartialEq)]
@@ -360,9 +368,10 @@ impl Inner {
 
     /// Gives messages to sessions until the runtime ends.
     async fn run(self: Arc<Inner>) {
-        let (mut tasks, mut swept, look) = (JoinSet::new(), None::<Instant>, self.postgres.node.shared.look);
+        let (mut tasks, mut swept) = (JoinSet::new(), None::<Instant>);
         while !self.ends() {
-            for session in self.due().await {
+            let (due, look) = self.due().await;
+            for session in due {
                 if self.work().at_work.insert(session.clone()) {
                     tasks.spawn(Arc::clone(&self).serve(session));
                 }
@@ -386,8 +395,8 @@ impl Inner {
             || self.drains.load(Ordering::Relaxed) && self.postgres.node.shared.held().is_empty()
     }
 
-    /// The sessions that have something for this node to do.
-    async fn due(&self) -> Vec<SessionId> {
+    /// The sessions that have something for this node to do, and how long at most until the next look.
+    async fn due(&self) -> (Vec<SessionId>, Duration) {
         let shared = &self.postgres.node.shared;
         let mut mine: BTreeSet<_> = shared.held().iter().map(|tape| tape.session.clone()).collect();
         let texts = |sessions: Vec<&SessionId>| -> Vec<String> {
@@ -408,11 +417,14 @@ impl Inner {
             let (node, at_work, paused) = (node.clone(), at_work.clone(), paused.clone());
             Box::pin(async move {
                 let rows = client.query(&postgres.sql(TAKE), &[&node, &at_work, &paused, &room, &SESSIONS_MAX]).await?;
-                Ok(rows.iter().filter_map(|row| row.get::<_, &str>(0).parse().ok()).collect())
+                let sessions = rows.iter().filter_map(|row| row.get::<_, Option<&str>>(0)?.parse().ok()).collect();
+                Ok((sessions, rows.iter().find_map(|row| row.get::<_, Option<f64>>(1))))
             })
         });
         // Asked again with the next look.
-        due.await.unwrap_or_default()
+        let (sessions, lease_ends) = due.await.unwrap_or_default();
+        let lease_ends = lease_ends.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.001)).ok());
+        (sessions, lease_ends.map_or(shared.look, |left| left.min(shared.look)))
     }
 
     async fn serve(self: Arc<Inner>, session: SessionId) {

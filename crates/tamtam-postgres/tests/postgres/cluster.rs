@@ -250,6 +250,28 @@ async fn what_waits_in_a_session_that_is_given_back_is_taken_by_who_is_told() {
     drop((engine, session));
 }
 
+/// Nobody looks for an hour: a node that finds work with another node looks again at the end of that one's lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_node_died_is_taken_when_its_lease_ends() {
+    let hour = Duration::from_secs(3600);
+    let options = shared().database().look(hour);
+    let one = join(&options.clone().lease(hour), "one").await;
+    let session = one.runtime.create(one.engine.options()).await.unwrap();
+    session.prompt("hang").await.unwrap();
+    drop(one.cluster);
+    let dies = "update $schema.sessions set epoch = nextval('$schema.epochs'), node = 'dead',
+        expires = clock_timestamp() + interval '2 s'";
+    ask_server(dies.replace("$schema", &options.schema)).await;
+    let two = join(&options, "two").await;
+    let there = two.runtime.session(&id());
+    let taken = async {
+        while there.peek().await.unwrap().recoveries != 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, taken).await.expect("it goes on");
+}
+
 /// The owner of the test below, in a process of its own. Does nothing unless the test starts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
