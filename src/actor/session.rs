@@ -36,7 +36,7 @@ use std::sync::Arc;
 use crate::{
     actor::{
         shared::Shared,
-        slot::{Slot, Wake},
+        slot::{Prepared, Slot, Wake},
     },
     kernel::Input,
     supervisor::{
@@ -68,7 +68,7 @@ impl Behaviour for SessionActor {
 
     async fn init(&mut self, cx: &mut Context<Wake>) -> Result<Init, ExitError> {
         self.load(cx.node()).await?;
-        let Some((tape, state)) = self.slot.prepared() else {
+        let Some(Prepared { tape, state, flight }) = self.slot.prepared() else {
             return Err(ExitError(ExitReason::Error("its tape went to another start".to_owned())));
         };
         let unpublished = self.unpublished(&state).await;
@@ -77,7 +77,8 @@ impl Behaviour for SessionActor {
         let tape = Tape::new(tape, self.shared.hold_back_appends);
         fault!(self.shared.store.faults(), "session.init", self.slot.id.as_str());
         let state = Arc::new(state);
-        let incarnation = self.slot.begin_incarnation(cx.mailbox(), cx.node(), Input::Recover { calls }, &state);
+        let recover = Input::Recover { calls };
+        let incarnation = self.slot.begin_incarnation(cx.mailbox(), cx.node(), recover, &state, flight);
         if self.shared.slots.unpark(&self.slot.id) {
             // The parking was noted after the session had been unparked: correct the record.
             let (shared, id) = (self.shared.clone(), self.slot.id.clone());

@@ -42,7 +42,7 @@ use crate::{
     actor::shared::Shared,
     error::SendError,
     event::{Event, EventStream, Ring},
-    kernel::{BeginAnchor, CarriedOut, Command, CommandEnd, NoteSent, Reply, ReplyTo, Report, State},
+    kernel::{BeginAnchor, CarriedOut, Command, CommandEnd, Entry, NoteSent, Reply, ReplyTo, Report, State},
     lock::Lock,
     tape::{self, TapeError},
     words::ids::{Millis, Seq, SessionId},
@@ -50,7 +50,7 @@ use crate::{
 use inbox::{Ends, Inbox};
 use standing::Standing;
 
-pub(crate) use inbox::{Wake, Work};
+pub(crate) use inbox::{LeftInFlight, Prepared, Wake, Work};
 pub(crate) use sleep::{ask_to_sleep, put_to_sleep};
 pub(crate) use slept::Slept;
 pub(crate) use standing::{Admission, Phase};
@@ -274,7 +274,11 @@ impl Slot {
         let Some(inbox) = &mut inner.inbox else { return };
         match result {
             Err(error) if inbox.settled.is_some() && error.is_lost() => inbox.lost = Some(error),
-            Ok(seq) if inbox.mailbox.in_flight() != Some(seq) => return,
+            Ok(seq)
+                if inbox.mailbox.in_flight().and_then(|entries| entries.last()).map(|last| last.seq) != Some(seq) =>
+            {
+                return;
+            }
             result => inbox.settled = Some(result),
         }
         inbox.waker.wake();
@@ -331,9 +335,9 @@ impl Slot {
         self.in_inbox(|inbox| inbox.take(state, now)).flatten()
     }
 
-    /// Notes that a decision, up to entry `upto`, is handed to the tape, and the replies that follow once it is recorded.
-    pub(crate) fn handed_over(&self, upto: Seq, replies: Vec<(ReplyTo, Reply)>) {
-        self.in_inbox(|inbox| inbox.mailbox.handed_over(upto, replies));
+    /// Notes that the entries of a decision are handed to the tape, and the replies that follow once they are recorded.
+    pub(crate) fn handed_over(&self, entries: Arc<Vec<Entry>>, replies: Vec<(ReplyTo, Reply)>) {
+        self.in_inbox(|inbox| inbox.mailbox.handed_over(entries, replies));
     }
 
     /// The append is on the tape: forgets its inputs and answers their senders. Returns whether the disk had refused it before.

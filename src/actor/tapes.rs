@@ -23,6 +23,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    kernel::Entry,
     lock::{Lock, unspoiled},
     tape::{
         Caught, Damage, Deleted, FirstAppend, Lender, LoadedTape, Notify, OpenTape, Repair, Store, TapeEntry,
@@ -203,11 +204,19 @@ impl Tapes {
         }
     }
 
-    /// The last entry of a session that is not open, after every append that was under way. Fails with `Claimed` if it is open.
-    pub(crate) fn last_once_given_back(&self, session: &SessionId) -> Result<Seq, TapeError> {
+    /// Whether the tape of a session has these entries: not others of the same numbers, which another owner may have written.
+    pub(crate) fn has(&self, session: &SessionId, entries: &[Entry]) -> Result<bool, TapeError> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(true) };
+        let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
+        let lines = lines.map_err(TapeError::engine)?;
+        Ok(self.engine.range(session, first.seq, last.seq)? == lines)
+    }
+
+    /// As [`Tapes::has`], of a session that is not open, after every append that was under way. Fails with `Claimed` if it is open.
+    pub(crate) fn has_once_given_back(&self, session: &SessionId, entries: &[Entry]) -> Result<bool, TapeError> {
         let deaf: Notify = Arc::new(|_| {});
-        let loaded = self.load(session, &deaf, Duration::ZERO)?;
-        Ok(loaded.entries.last().map_or(Seq::ZERO, |entry| entry.seq))
+        let _claimed = self.load(session, &deaf, Duration::ZERO)?;
+        self.has(session, entries)
     }
 
     /// The token that is cancelled when the engine has the session back; `None` if this runtime does not have it open.

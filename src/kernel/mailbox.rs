@@ -27,7 +27,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    kernel::{Command, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Input, NoteSent, Reply, ReplyTo, Report, State},
+    kernel::{Command, Entry, INBOX_QUEUED_MAX, INBOX_STEERING_MAX, Input, NoteSent, Reply, ReplyTo, Report, State},
     tape::TapeError,
     words::ids::{CommandId, MessageId, Millis, Seq},
 };
@@ -100,8 +100,16 @@ struct Hand {
     /// alone (a timer, a recovery, a hold) stands behind them in `inputs` and has no number.
     of: Vec<(u64, Flags)>,
     inputs: Arc<Vec<Input>>,
-    /// From the hand-over to the answer of the tape: the newest entry of the append, and the replies. `None` before.
-    flight: Option<(Seq, Vec<(ReplyTo, Reply)>)>,
+    /// From the hand-over to the answer of the tape. `None` before.
+    flight: Option<Flight>,
+}
+
+/// An append on its way to the tape.
+#[derive(Debug)]
+struct Flight {
+    entries: Arc<Vec<Entry>>,
+    /// Given once the tape has the entries.
+    replies: Vec<(ReplyTo, Reply)>,
 }
 
 #[derive(Debug)]
@@ -148,8 +156,8 @@ pub(crate) struct Left {
     pub reply: ReplyTo,
     /// The id of the message that the command sends; `None` for any other command.
     pub message: Option<MessageId>,
-    /// The reply that was decided, and the last entry of the append: if the tape reaches that entry, the reply holds.
-    pub decided: Option<(Seq, Reply)>,
+    /// The entries of the append, and the reply that was decided: it holds if the tape has them.
+    pub decided: Option<(Arc<Vec<Entry>>, Reply)>,
 }
 
 impl Mailbox {
@@ -266,10 +274,10 @@ impl Mailbox {
 
     // ---- what became of it -----------------------------------------------------------------------------------------------
 
-    /// Notes that the append up to the entry `upto` was handed to the tape, with the replies to give once the tape has it.
-    pub(crate) fn handed_over(&mut self, upto: Seq, replies: Vec<(ReplyTo, Reply)>) {
+    /// Notes that an append was handed to the tape, with the replies to give once the tape has it.
+    pub(crate) fn handed_over(&mut self, entries: Arc<Vec<Entry>>, replies: Vec<(ReplyTo, Reply)>) {
         if let Some(hand) = &mut self.hand {
-            hand.flight = Some((upto, replies));
+            hand.flight = Some(Flight { entries, replies });
         }
     }
 
@@ -279,9 +287,8 @@ impl Mailbox {
         if hand.inputs.iter().any(|input| matches!(input, Input::Recover { .. })) {
             self.recover = None;
         }
-        let (_, replies) = hand.flight.unwrap_or_default();
         self.refused = None;
-        replies
+        hand.flight.map(|flight| flight.replies).unwrap_or_default()
     }
 
     /// The tape refused the append: nothing of it is there, and the state is unchanged. Gives the commands that leave, each with
@@ -372,10 +379,10 @@ impl Mailbox {
         self.recover.is_none() && !self.waiting.values().any(|waiting| waiting.input.is_stop())
     }
 
-    /// The last entry of the append that is in flight; `None` if none is.
+    /// The entries of the append that is in flight; `None` if none is.
     #[must_use]
-    pub(crate) fn in_flight(&self) -> Option<Seq> {
-        self.hand.as_ref()?.flight.as_ref().map(|(upto, _)| *upto)
+    pub(crate) fn in_flight(&self) -> Option<&Arc<Vec<Entry>>> {
+        self.hand.as_ref()?.flight.as_ref().map(|flight| &flight.entries)
     }
 
     /// The newest refusal of the disk, while an input or a recovery still waits for its record.

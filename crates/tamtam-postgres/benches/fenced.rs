@@ -65,7 +65,7 @@ fn ours(server: &server::Server, sessions: usize, appends: u64, each: u64) -> (D
 fn bare(server: &server::Server, sessions: usize, appends: u64) -> (Duration, Vec<Duration>) {
     let schema = server.database().schema;
     let leases = format!(
-        "insert into {schema}.sessions select 's' || n, 1, 0, '', n, '', 0, '', 'infinity' from generate_series(0, {sessions}) n"
+        "insert into {schema}.sessions select 's' || n, 1, 0, '', n, '', 0, '', 'infinity', 0, 0 from generate_series(0, {sessions}) n"
     );
     server::sql(&server.address(), &leases);
     let sql = format!(

@@ -59,6 +59,18 @@ pub enum PostgresError {
         /// Which session.
         session: SessionId,
     },
+    /// So many nodes in a row died while they had this session, without an entry on its tape, that it is kept stopped: it is parked,
+    /// on all nodes, until somebody unparks it.
+    #[error(
+        "session {session} is parked: {deaths} nodes in a row died while they had it, and left no entry; look why (memory, a tool that \
+         ends its process), then unpark it (TapeStoreExt::unpark)"
+    )]
+    Deadly {
+        /// Which session.
+        session: SessionId,
+        /// How many nodes.
+        deaths: i32,
+    },
     /// The tables of this schema are missing or of an earlier version.
     #[error(
         "schema {schema} is of version {found}, this library needs {known}: run tamtam_postgres::migrate as the owner of the schema"

@@ -32,8 +32,8 @@ use crate::{
     batch::Batch,
     node::{Job, Shared},
     pool::{PATIENCE, STATEMENT_MAX, connect},
-    schema::in_schema,
-    statements::{APPEND, FENCE, HOLDERS, LEASE, MARK_OPEN, WRITTEN},
+    schema::{channel, in_schema},
+    statements::{APPEND, FENCE, HOLDERS, LEASE, MARK_OPEN, RELEASE, WRITTEN},
     tape::{Rows, Tape},
 };
 
@@ -46,6 +46,7 @@ struct Link {
     client: Client,
     append: Statement,
     lease: Statement,
+    release: Statement,
     mark_open: Statement,
 }
 
@@ -114,7 +115,7 @@ impl Keeper {
         }
         if is_beat {
             // Asked again: what the new connection found to be another's is not there any more.
-            self.lease(&self.shared.held(), self.shared.lease).await?;
+            self.lease(&self.shared.held()).await?;
         }
         if is_due {
             self.next_beat = Instant::now() + self.shared.lease / 4;
@@ -138,10 +139,11 @@ impl Keeper {
             let prepared = answered(client.prepare(&in_schema(sql, &self.shared.schema))).await?;
             prepared.map_err(|error| unreachable_or("prepare", &error))
         };
-        let (append, lease, mark_open) = (prepare(APPEND).await?, prepare(LEASE).await?, prepare(MARK_OPEN).await?);
+        let (append, mark_open) = (prepare(APPEND).await?, prepare(MARK_OPEN).await?);
+        let (lease, release) = (prepare(LEASE).await?, prepare(RELEASE).await?);
         self.fence(&client).await?;
         self.ask(&client).await?;
-        self.link = Some(Link { client, append, lease, mark_open });
+        self.link = Some(Link { client, append, lease, release, mark_open });
         Ok(())
     }
 
@@ -274,12 +276,11 @@ impl Keeper {
         Ok(held.iter().map(|row| row.get(0)).collect())
     }
 
-    /// Renews the leases of these, or ends them where it is 0. What another node has by now is lost.
-    async fn lease(&self, tapes: &[Arc<Tape>], lease: Duration) -> Result<(), PostgresError> {
-        let names: Vec<&str> = tapes.iter().map(|tape| tape.session.as_str()).collect();
-        let epochs: Vec<i64> = tapes.iter().map(|tape| tape.state().epoch).collect();
-        let link = self.link()?;
-        let renewed = answered(link.client.query(&link.lease, &[&names, &epochs, &lease.as_secs_f64()])).await?;
+    /// Renews the leases of these. What another node has by now is lost.
+    async fn lease(&self, tapes: &[Arc<Tape>]) -> Result<(), PostgresError> {
+        let (names, epochs) = claims(tapes.iter());
+        let (link, seconds) = (self.link()?, self.shared.lease.as_secs_f64());
+        let renewed = answered(link.client.query(&link.lease, &[&names, &epochs, &seconds])).await?;
         let renewed = match renewed.map_err(|error| self.refusal("renew leases", &error)) {
             Ok(renewed) => renewed,
             // Nothing was renewed; the next heartbeat or claim decides.
@@ -289,21 +290,30 @@ impl Keeper {
         let renewed: BTreeSet<&str> = renewed.iter().map(|row| row.get(0)).collect();
         let is_lost = |tape: &&Arc<Tape>| !renewed.contains(tape.session.as_str());
         let lost: Vec<_> = tapes.iter().filter(is_lost).map(Arc::clone).collect();
-        if lease.is_zero() { Ok(()) } else { self.lose(&link.client, &lost).await }
+        self.lose(&link.client, &lost).await
     }
 
+    /// Ends the leases of these, and tells other nodes where work waits.
     async fn release(&mut self, leaving: Vec<(Arc<Tape>, Option<GivenBack>)>) -> Result<(), PostgresError> {
-        let tapes: Vec<_> = leaving.iter().map(|(tape, _)| Arc::clone(tape)).collect();
-        let released = self.lease(&tapes, Duration::ZERO).await;
-        match released {
-            Ok(()) => leaving.into_iter().for_each(|(tape, then)| self.left(&tape, then)),
-            Err(_) => {
+        let released = async {
+            let (names, epochs) = claims(leaving.iter().map(|(tape, _)| tape));
+            let (link, channel) = (self.link()?, channel(&self.shared.schema));
+            let released = answered(link.client.execute(&link.release, &[&names, &epochs, &channel])).await?;
+            released.map_err(|error| self.refusal("release sessions", &error))
+        };
+        match released.await {
+            Err(error) if error.is_unreachable() => {
                 for (tape, then) in leaving.into_iter().rev() {
                     self.pending.push_front(Job::Release(tape, then));
                 }
+                Err(error)
+            }
+            // Where it was refused, the leases end by themselves.
+            Ok(_) | Err(_) => {
+                leaving.into_iter().for_each(|(tape, then)| self.left(&tape, then));
+                Ok(())
             }
         }
-        released
     }
 
     async fn mark(&mut self, marks: Vec<(SessionId, String, bool)>) -> Result<(), PostgresError> {
@@ -427,6 +437,11 @@ impl Keeper {
         let sql = in_schema(sql, &self.shared.schema);
         answered(client.query(&sql, values)).await?.map_err(|error| unreachable_or("reconnect", &error))
     }
+}
+
+/// The names of these sessions, and the epochs of their claims.
+fn claims<'t>(tapes: impl Iterator<Item = &'t Arc<Tape>>) -> (Vec<&'t str>, Vec<i64>) {
+    tapes.map(|tape| (tape.session.as_str(), tape.state().epoch)).unzip()
 }
 
 /// While connecting every error means another try.

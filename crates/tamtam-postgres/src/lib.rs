@@ -23,6 +23,7 @@ mod options;
 mod pool;
 mod read;
 mod schema;
+mod share;
 mod statements;
 mod store;
 mod tape;

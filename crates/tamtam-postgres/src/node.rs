@@ -17,6 +17,7 @@ use tamtam::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
+    PostgresOptions,
     pool::Pool,
     tape::{Rows, Tape},
 };
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) schema: String,
     pub(crate) lease: Duration,
+    pub(crate) look: Duration,
+    pub(crate) deaths_max: i32,
     table: Mutex<Table>,
     changed: Condvar,
 }
@@ -131,8 +134,10 @@ impl fmt::Debug for Node {
 }
 
 impl Shared {
-    pub(crate) fn new(id: String, name: String, schema: String, lease: Duration) -> Shared {
-        Shared { id, name, schema, lease, table: Mutex::default(), changed: Condvar::new() }
+    pub(crate) fn new(id: String, options: &PostgresOptions) -> Shared {
+        let PostgresOptions { schema, node: name, lease, look, deaths_max, .. } = options.clone();
+        let deaths_max = i32::try_from(deaths_max).unwrap_or(i32::MAX);
+        Shared { id, name, schema, lease, look, deaths_max, table: Mutex::default(), changed: Condvar::new() }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -16,6 +16,12 @@ pub struct PostgresOptions {
     pub node: String,
     /// How long a session stays with a node that no longer answers, by the server's clock. 2 s by default; 200 ms to 1 h.
     pub lease: Duration,
+    /// How often a node that joined a [`Cluster`](crate::Cluster) looks for work that nobody told it of: of a session whose node was
+    /// killed, or where a notification was lost. 250 ms by default; 10 ms to 1 h.
+    pub look: Duration,
+    /// How many nodes in a row may die while they have a session, without an entry on its tape, before it is parked. 5 by default, at
+    /// least 1.
+    pub deaths_max: u32,
     /// The most connections for reading, opening and listing, beside the one that writes. 4 by default, at least 1.
     pub connections: usize,
     connection: String,
@@ -32,6 +38,8 @@ impl PostgresOptions {
             schema: "tamtam".to_owned(),
             node: "tamtam".to_owned(),
             lease: Duration::from_secs(2),
+            look: Duration::from_millis(250),
+            deaths_max: 5,
             connections: 4,
             connection: connection.into(),
         }
@@ -58,6 +66,20 @@ impl PostgresOptions {
         self
     }
 
+    /// Sets [how often a node looks](#structfield.look).
+    #[must_use]
+    pub fn look(mut self, look: Duration) -> PostgresOptions {
+        self.look = look;
+        self
+    }
+
+    /// Limits [how many nodes may die of a session](#structfield.deaths_max).
+    #[must_use]
+    pub fn deaths_max(mut self, deaths_max: u32) -> PostgresOptions {
+        self.deaths_max = deaths_max;
+        self
+    }
+
     /// Limits the [connections for reading](#structfield.connections).
     #[must_use]
     pub fn connections(mut self, connections: usize) -> PostgresOptions {
@@ -81,6 +103,12 @@ impl PostgresOptions {
         if !(Duration::from_millis(200)..=Duration::from_secs(3600)).contains(&self.lease) {
             return wrong(format!("lease {:?}: take 200 ms to 1 h", self.lease));
         }
+        if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&self.look) {
+            return wrong(format!("look {:?}: take 10 ms to 1 h", self.look));
+        }
+        if self.deaths_max == 0 {
+            return wrong("deaths_max 0: take at least 1".to_owned());
+        }
         if self.connections == 0 {
             return wrong("connections 0: take at least 1".to_owned());
         }
@@ -103,9 +131,10 @@ impl PostgresOptions {
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the connection string, which may have a password.
-        let PostgresOptions { schema, node, lease, connections, connection: _ } = self;
+        let PostgresOptions { schema, node, lease, look, deaths_max, connections, connection: _ } = self;
         let mut all = f.debug_struct("PostgresOptions");
-        all.field("schema", schema).field("node", node).field("lease", lease).field("connections", connections);
+        all.field("schema", schema).field("node", node).field("lease", lease).field("look", look);
+        all.field("deaths_max", deaths_max).field("connections", connections);
         all.finish_non_exhaustive()
     }
 }

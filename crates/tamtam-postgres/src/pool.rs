@@ -111,6 +111,8 @@ impl Pool {
                         loop {
                             if !is_listening && listen.as_mut().poll(context).is_ready() {
                                 is_listening = true;
+                                // What was told before is found by looking.
+                                wakes.notify_one();
                             }
                             match connection.poll_message(context) {
                                 Poll::Ready(Some(Ok(AsyncMessage::Notification(_)))) => wakes.notify_one(),

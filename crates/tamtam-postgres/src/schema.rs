@@ -1,7 +1,8 @@
 //! The tables, and how a schema comes to have them.
 //!
 //! ```text
-//! sessions   one row a session: what its tape continues from, and who has it: epoch, node, expires
+//! sessions   one row a session: what its tape continues from, and who has it: epoch, node, expires; how many owners in a row died
+//!            without an entry (deaths), told by the last entry at the newest claim (claimed_seq)
 //! entries    one row a line of a tape (docs/TAPE.md, "The line"); rows are inserted and deleted, and never changed
 //! marks      open, parked, protected, hidden, forked, imported
 //! inbox      messages that any node took, until their session's tape has them
@@ -19,7 +20,7 @@ use crate::{PostgresError, PostgresOptions, thread::on_a_thread};
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// Each brings the tables from one version to the next. `$schema` stands for the schema.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     r#"
 create sequence $schema.epochs;
 create table $schema.sessions (
@@ -68,6 +69,9 @@ create table $schema.inbox (
     unique (session, message)
 );
 create index inbox_waiting on $schema.inbox (session) where refused is null;
+"#,
+    r#"
+alter table $schema.sessions add column deaths integer not null default 0, add column claimed_seq bigint not null default 0;
 "#,
 ];
 
@@ -152,4 +156,15 @@ async fn version(client: &Client, schema: &str) -> Result<i32, PostgresError> {
 /// A statement with its schema. The name was checked to need no quotes.
 pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace("$schema", schema)
+}
+
+/// Where nodes tell each other of messages, and of sessions that are free and have work. PostgreSQL takes names of up to 63 letters, and so a schema may have as many.
+pub(crate) fn channel(schema: &str) -> String {
+    let name = format!("tamtam_inbox_{schema}");
+    if name.len() <= 63 {
+        return name;
+    }
+    // FNV-1a: all nodes must come to the same. Two schemas with one channel would only look without need.
+    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("tamtam_inbox_{:016x}", schema.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
 }

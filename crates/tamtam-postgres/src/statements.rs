@@ -21,15 +21,29 @@ taken as (
     join held h on h.session = r.session)
 select session from held";
 
-/// Leases that end `$3` seconds from now, or are over if that is 0, of those sessions whose epoch is that of the claim.
+/// Leases that end `$3` seconds from now, of those sessions whose epoch is that of the claim.
 pub(crate) const LEASE: &str = "
 with asked as materialized (select * from unnest($1::text[], $2::bigint[]) as a(session, epoch)),
 held as materialized (
     select s.session from $schema.sessions s join asked a on s.session = a.session and s.epoch = a.epoch
     order by s.session for no key update of s)
-update $schema.sessions s
-set expires = case when $3::float8 > 0 then clock_timestamp() + make_interval(secs => $3::float8) else '-infinity' end
+update $schema.sessions s set expires = clock_timestamp() + make_interval(secs => $3::float8)
 from held h where s.session = h.session returning s.session";
+
+/// Ends the leases of those sessions whose epoch is that of the claim. Where messages or an open turn wait in one of them, the nodes
+/// are told (`$3`), so that another one takes it at once. What comes between this statement's look and its commit is not seen: the
+/// next look of a node finds that.
+pub(crate) const RELEASE: &str = "
+with asked as materialized (select * from unnest($1::text[], $2::bigint[]) as a(session, epoch)),
+held as materialized (
+    select s.session from $schema.sessions s join asked a on s.session = a.session and s.epoch = a.epoch
+    order by s.session for no key update of s),
+freed as (
+    update $schema.sessions s set expires = '-infinity' from held h where s.session = h.session returning s.session)
+select count(pg_notify($3, '')) from (
+    select f.session from freed f
+    where exists (select from $schema.inbox i where i.session = f.session and i.refused is null)
+        or exists (select from $schema.marks m where m.session = f.session and m.mark = 'open')) waits";
 
 /// New epochs for what this node still has: `$2` is its name.
 pub(crate) const FENCE: &str = "

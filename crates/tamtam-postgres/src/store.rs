@@ -11,7 +11,7 @@ use tamtam::{
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
-use tokio_postgres::GenericClient;
+use tokio_postgres::{GenericClient, types::ToSql};
 
 use crate::{
     PostgresError, PostgresOptions,
@@ -40,6 +40,10 @@ use crate::{
 ///
 /// The last clone or writer that is dropped lets what waits finish in the background, for 5 s if there is no server; then its
 /// thread ends. [`TapeStore::settle`] waits for it.
+///
+/// **A session that its nodes die of** is not handed on for ever. An owner that died without an entry on the tape is counted in the
+/// session's row; after [`deaths_max`](PostgresOptions::deaths_max) of them in a row the next claim parks it instead, and fails as
+/// [`PostgresError::Deadly`]. An owner that got as far as an entry is counted on the tape, like a crash in one process.
 ///
 /// There is no folder beside these tapes: see [`TapeStore::folder`].
 ///
@@ -90,12 +94,28 @@ where (s.expires <= clock_timestamp() or s.node = excluded.node)
     and not exists (select from $schema.entries e where e.session = s.session)
 returning epoch";
 
+/// The owner before died where its lease ran out, and was not ended. It counts if it left no entry; past the bound (`$6`) the count
+/// stays until the session is unparked.
 const CLAIM: &str = "
-update $schema.sessions
+update $schema.sessions s
 set epoch = nextval('$schema.epochs'), node = $2, pid = $3, host = $4,
-    expires = clock_timestamp() + make_interval(secs => $5::float8)
-where session = $1 and (expires <= clock_timestamp() or node = $2)
-returning epoch, first_part, after_seq, after_sum";
+    expires = clock_timestamp() + make_interval(secs => $5::float8),
+    deaths = case
+        when s.deaths >= $6 or s.node = $2 then s.deaths
+        when s.expires = '-infinity' or l.seq > s.claimed_seq then 0
+        else s.deaths + 1 end,
+    claimed_seq = l.seq
+from (select coalesce((select max(seq) from $schema.entries where session = $1), 0) as seq) l
+where s.session = $1 and (s.expires <= clock_timestamp() or s.node = $2)
+returning epoch, first_part, after_seq, after_sum, deaths";
+
+/// Gives a session back that its nodes die of, and keeps it stopped. The text of the mark is that of `tape/marks.rs`.
+const PARK: &str = "
+with parked as (
+    insert into $schema.marks (mark, session, fork, about)
+    values ('parked', $1, '', json_build_object('time', (extract(epoch from clock_timestamp()) * 1000)::bigint, 'why', $3::text)::text)
+    on conflict (mark, session, fork) do nothing)
+update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
 
 const RELEASE: &str = "update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
 
@@ -121,7 +141,7 @@ impl Postgres {
         let runtime = runtime()?;
         let thread = runtime.handle().clone();
         let (queue, jobs) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(id, options.node.clone(), options.schema.clone(), options.lease));
+        let shared = Arc::new(Shared::new(id, options));
         let keeper = Keeper::new(Arc::clone(&shared), config.clone(), thread.clone(), jobs);
         let pool = Pool::new(config, thread, options.connections);
         std::thread::Builder::new()
@@ -206,7 +226,9 @@ impl TapeStore for Postgres {
         let reserved = self.node.shared.reserve(session)?;
         let (id, pid, name, lease) = self.me();
         let (state, entries) = self.node.pool.run("claim a session", async |client| {
-            let claimed = client.query_opt(&self.sql(CLAIM), &[&session.as_str(), &id, &pid, &name, &lease]).await?;
+            let deaths_max = self.node.shared.deaths_max;
+            let values: [&(dyn ToSql + Sync); 6] = [&session.as_str(), &id, &pid, &name, &lease, &deaths_max];
+            let claimed = client.query_opt(&self.sql(CLAIM), &values).await?;
             let Some(claimed) = claimed else {
                 return Err(match self.holder(client, session).await? {
                     Some(by) => TapeError::Claimed { session: session.clone(), by }.into(),
@@ -214,6 +236,12 @@ impl TapeStore for Postgres {
                     None => TapeError::Busy { waiting: 1 }.into(),
                 });
             };
+            if claimed.get::<_, i32>(4) >= deaths_max {
+                let deadly = PostgresError::Deadly { session: session.clone(), deaths: claimed.get(4) };
+                let epoch: i64 = claimed.get(0);
+                client.execute(&self.sql(PARK), &[&session.as_str(), &epoch, &deadly.to_string()]).await?;
+                return Err(TapeError::from(deadly).into());
+            }
             let loaded = self.load(client, session, &claimed).await;
             if let Err(Failure::Told(_)) = &loaded {
                 client.execute(&self.sql(RELEASE), &[&session.as_str(), &claimed.get::<_, i64>(0)]).await?;
@@ -345,6 +373,10 @@ impl TapeStore for Postgres {
         self.node.pool.run("remove a mark", async |client| {
             let sql = "delete from $schema.marks where mark = $1 and session = $2 and fork = $3";
             client.execute(&self.sql(sql), &[&word, &session.as_str(), &fork(mark, about)]).await?;
+            if mark == Mark::Parked {
+                let forget = "update $schema.sessions set deaths = 0 where session = $1 and deaths > 0";
+                client.execute(&self.sql(forget), &[&session.as_str()]).await?;
+            }
             Ok(())
         })
     }

@@ -48,7 +48,8 @@ impl Live {
         let tools_before = (opens && !Arc::ptr_eq(&self.tools, &tools)).then(|| self.use_tools(tools));
         fault!(self.shared.store.faults(), "session.decided", self.slot.id.as_str());
         stops.into_iter().for_each(|who| self.stop(who, &after));
-        self.slot.handed_over(after.seq, replies);
+        let entries = Arc::new(entries);
+        self.slot.handed_over(entries.clone(), replies);
         let writing = Writing { entries, after: Arc::new(after), events, tools_before };
         if writing.entries.is_empty() {
             return self.settled(writing, Ok(()));
@@ -104,7 +105,8 @@ impl Live {
         }
         let Decision { entries, after, .. } = self.decide(&[Input::Stop], &self.shared.tools.now()).0;
         if !entries.is_empty() {
-            drop(self.write(&Writing { entries, after: Arc::new(after), events: None, tools_before: None }));
+            let (entries, after) = (Arc::new(entries), Arc::new(after));
+            drop(self.write(&Writing { entries, after, events: None, tools_before: None }));
         }
     }
 

@@ -55,7 +55,7 @@ pub(super) enum Worker {
 
 /// The one decision that is being written.
 pub(super) struct Writing {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Arc<Vec<Entry>>,
     pub(super) after: Arc<State>,
     pub(super) events: Option<Vec<Arc<Event>>>,
     /// Of a decision that opens a request with other tools than the one before: these. They are those of the open calls still, where

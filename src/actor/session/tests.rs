@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    actor::slot::{Admission, Phase, Slept, Work},
+    actor::slot::{Admission, LeftInFlight, Phase, Slept, Work},
     error::{OpenError, PassivateError, SendError},
-    kernel::{Abort, CarriedOut, Delivery, Outcome, Pause, Report, SendMessage, Steering},
+    kernel::{Abort, CarriedOut, Decision, Delivery, Entry, Outcome, Pause, Record, Report, SendMessage, Steering},
     model::{AnswerPart, ErrorKind, ModelAnswer, ModelError},
     session::BranchError,
-    tape::{LINE_BYTES_MAX, TapeError, TapeStore as _, TapeStoreExt as _},
+    tape::{Appended, LINE_BYTES_MAX, Notify, TapeError, TapeStore as _, TapeStoreExt as _},
     tool::ToolResult,
     words::ids::{Seq, SessionId},
     words::message::{Finish, Message},
@@ -367,6 +367,29 @@ async fn a_crash_in_front_of_the_append_loses_nothing() {
     assert!(bench.live.state.turn.is_some());
 }
 
+/// An actor dies with its append in flight, which the tape did not take, and another owner writes as many entries before its node has
+/// the session again: the message is not taken for written, and is written behind them.
+#[tokio::test]
+async fn an_entry_of_another_owner_is_not_taken_for_what_was_in_flight() {
+    let mut bench = bench();
+    bench.work();
+    let (_, answer) = bench.live.slot.command(message("m", Delivery::Queue)).unwrap();
+    let Some(Work::Decide(inputs)) = bench.live.slot.take(&bench.live.state, bench.live.now()) else {
+        panic!("it is to be decided")
+    };
+    let (Decision { entries, replies, .. }, _) = bench.live.decide(&inputs, &bench.live.shared.tools.now());
+    let others: Vec<_> = entries.iter().map(|entry| Entry::new(entry.seq, entry.time, Record::Resumed {})).collect();
+    let others: Vec<_> = others.iter().map(|entry| entry.to_tape().unwrap()).collect();
+    bench.live.slot.handed_over(Arc::new(entries), replies);
+    let bench = bench.dies_and(|tapes, id| {
+        let mut other = tapes.load(id, &(Arc::new(|_| {}) as Notify), Duration::ZERO).unwrap().tape;
+        assert!(matches!(other.append(&others), Appended::Now(Ok(_))));
+    });
+    assert!(answer.await.unwrap().is_ok());
+    let Some(turn) = &bench.live.state.turn else { panic!("it was acknowledged, and is not on the tape") };
+    assert_eq!(turn.messages, ["m".into()]);
+}
+
 /// After two incarnations died over it, a command is answered so, and what came behind it is decided.
 #[tokio::test]
 async fn an_input_that_two_incarnations_died_over_is_given_up() {
@@ -375,7 +398,7 @@ async fn an_input_that_two_incarnations_died_over_is_given_up() {
     let (_, poison) = bench.live.slot.command(message("poison", Delivery::Queue)).unwrap();
     assert!(bench.live.slot.take(&bench.live.state, bench.live.now()).is_some());
     let slot = bench.live.slot.clone();
-    slot.next_incarnation(1, bench.live.state.seq);
+    slot.next_incarnation(1, LeftInFlight::Nowhere);
     (bench.live.incarnation, bench.live.workers) = (1, Default::default());
     let (_, behind) = slot.command(Pause).unwrap();
     let state = bench.live.state.clone();

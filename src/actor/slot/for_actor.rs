@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     actor::{
-        slot::{Phase, Slot, Wake, slept::tell_sleepers, tell},
+        slot::{LeftInFlight, Phase, Prepared, Slot, Wake, slept::tell_sleepers, tell},
+        tapes::Tapes,
         timekeeper::Uses,
         toolset::Toolset,
         trace_link::TurnSpan,
@@ -22,7 +23,7 @@ use crate::{
     error::{PassivateError, SendError},
     kernel::{Input, Mailbox, RestartPolicy, State},
     supervisor::{NodeState, shell},
-    tape::{OpenTape, TapeError},
+    tape::TapeError,
     words::ids::{Millis, Seq, SessionId},
 };
 
@@ -92,10 +93,18 @@ impl Slot {
         self.in_inbox(|inbox| inbox.node.clone()).flatten()
     }
 
-    /// Keeps an opened tape and its state for the next incarnation. There is no earlier one: it would have the claim, and no
-    /// second tape could be opened.
-    pub(crate) fn prepare(&self, tape: OpenTape, state: State) {
-        let mut prepared = Some((tape, state));
+    /// What became of the append that the incarnation before had in flight, by its tape, which is claimed and has no actor. Blocks on
+    /// the disk.
+    pub(crate) fn left_in_flight(&self, tapes: &Tapes) -> Result<LeftInFlight, TapeError> {
+        let entries = self.in_inbox(|inbox| inbox.mailbox.in_flight().cloned()).flatten();
+        let is_there = entries.map(|entries| tapes.has(&self.id, &entries)).transpose()?;
+        Ok(if is_there == Some(true) { LeftInFlight::OnTheTape } else { LeftInFlight::Nowhere })
+    }
+
+    /// Keeps an opened tape for the next incarnation. There is no earlier one: it would have the claim, and no second tape could be
+    /// opened.
+    pub(crate) fn prepare(&self, prepared: Prepared) {
+        let mut prepared = Some(prepared);
         // After a load that was given up, there may be no inbox: then the tape is given back below, outside of the lock.
         if let Some(inbox) = &mut self.inner().inbox {
             inbox.prepared = prepared.take();
@@ -162,22 +171,23 @@ impl Slot {
     pub(crate) fn restart_policy(&self) -> RestartPolicy {
         let inner = self.inner();
         let prepared = inner.inbox.as_ref().and_then(|inbox| inbox.prepared.as_ref());
-        prepared.map(|(_, state)| state.settings.restart).unwrap_or_default()
+        prepared.map(|prepared| prepared.state.settings.restart).unwrap_or_default()
     }
 
-    /// Takes out the opened tape and its state.
-    pub(crate) fn prepared(&self) -> Option<(OpenTape, State)> {
+    /// Takes out the opened tape.
+    pub(crate) fn prepared(&self) -> Option<Prepared> {
         self.in_inbox(|inbox| inbox.prepared.take()).flatten()
     }
 
     /// Begins an incarnation over a tape that ends with `state`, and returns its number. Inputs that the previous incarnation had in
-    /// hand are answered if the tape has them, and wait again if not.
+    /// hand are answered if the tape has them (`flight`), and wait again if not.
     pub(crate) fn begin_incarnation(
         &self,
         mailbox: shell::Mailbox<Wake>,
         node: &Arc<NodeState>,
         recover: Input,
         state: &Arc<State>,
+        flight: LeftInFlight,
     ) -> u32 {
         let mut inner = self.inner();
         inner.standing.incarnation = inner.standing.incarnation.wrapping_add(1);
@@ -185,7 +195,7 @@ impl Slot {
         inner.standing.parked = false;
         let incarnation = inner.standing.incarnation;
         inner.standing.stopped = false;
-        let ends = inner.inbox().begin_incarnation(incarnation, mailbox, node.clone(), recover, state);
+        let ends = inner.inbox().begin_incarnation(incarnation, mailbox, node.clone(), recover, state, flight);
         let mut sleepers = Vec::new();
         if inner.standing.phase == Phase::Passivating {
             // The actor crashed after it had marked the session asleep, and was restarted.
@@ -226,13 +236,14 @@ impl Slot {
 
     /// Begins an incarnation of an actor that a test works by hand.
     #[cfg(test)]
-    pub(crate) fn next_incarnation(&self, incarnation: u32, last: Seq) {
+    pub(crate) fn next_incarnation(&self, incarnation: u32, flight: LeftInFlight) {
         let mut inner = self.inner();
         inner.standing.incarnation = incarnation;
         let inbox = inner.inbox();
         (inbox.settled, inbox.lost) = (None, None);
         inbox.workers.clear();
-        let ends = inbox.mailbox.begin(incarnation, Input::recover(), last);
+        let has = |_: &[_]| flight == LeftInFlight::OnTheTape;
+        let ends = inbox.mailbox.begin(incarnation, Input::recover(), has);
         let ends = inbox.ends(ends);
         drop(inner);
         tell(ends);

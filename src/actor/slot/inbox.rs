@@ -24,7 +24,7 @@ use crate::{
         trace_link::TurnSpan,
     },
     error::SendError,
-    kernel::{Act, CarriedOut, Command, CommandEnd, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State},
+    kernel::{Act, CarriedOut, Command, CommandEnd, Entry, Input, Left, Mailbox, NotTaken, Refusal, ReplyTo, State},
     supervisor::{NodeState, shell},
     tape::{OpenTape, TapeError},
     words::ids::{CommandId, Millis, Seq},
@@ -123,6 +123,21 @@ pub(super) struct Kept {
     pub(super) span: Option<Arc<TurnSpan>>,
 }
 
+/// What became of the append that an incarnation had in flight when it died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeftInFlight {
+    OnTheTape,
+    /// The tape does not have it; or there was none.
+    Nowhere,
+}
+
+/// An opened tape, for the next incarnation.
+pub(crate) struct Prepared {
+    pub(crate) tape: OpenTape,
+    pub(crate) state: State,
+    pub(crate) flight: LeftInFlight,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -142,8 +157,7 @@ pub(super) struct Inbox {
     pub(super) published: Published,
     pub(super) kept: Kept,
     pub(super) workers: Workers,
-    /// An opened tape with its state, for the next incarnation.
-    pub(super) prepared: Option<(OpenTape, State)>,
+    pub(super) prepared: Option<Prepared>,
     /// All who ask the session to sleep and have no answer yet. One of these takes them out and tells them: the
     /// actor that stays awake, the end of its place, the next incarnation, a parking, an unreadable tape, the end of the runtime.
     pub(super) sleepers: Vec<Slept>,
@@ -245,6 +259,7 @@ impl Inbox {
         node: Arc<NodeState>,
         recover: Input,
         state: &Arc<State>,
+        flight: LeftInFlight,
     ) -> Ends {
         self.waker = Waker::of(actor);
         // Before the answers: who hears that a command is on the tape reads the state next.
@@ -253,7 +268,7 @@ impl Inbox {
         (self.settled, self.lost) = (None, None);
         self.workers.clear();
         self.rest.idle = false;
-        let ends = self.mailbox.begin(incarnation, recover, state.seq);
+        let ends = self.mailbox.begin(incarnation, recover, |_| flight == LeftInFlight::OnTheTape);
         let ends = self.ends(ends);
         self.waker.wake();
         ends
@@ -292,13 +307,18 @@ impl Inbox {
 pub(super) struct Unsettled(Left, ReplySender<CarriedOut>);
 
 impl Unsettled {
-    /// Answers the sender. `last` is the last entry of the tape: if the decision is on the tape, the sender gets its answer,
-    /// otherwise `refusal`. If `last` is unknown (`None`), the sender gets `Unsettled`.
-    pub(super) fn tell(self, last: Option<Seq>, refusal: &SendError) {
+    /// The entries of the append in flight, if the command was decided.
+    pub(super) fn flight(&self) -> Option<Arc<Vec<Entry>>> {
+        self.0.decided.as_ref().map(|(entries, _)| entries.clone())
+    }
+
+    /// Answers the sender: if the append in flight is on the tape, with what was decided, otherwise with `refusal`. If that is unknown
+    /// (`None`), the sender gets `Unsettled`.
+    pub(super) fn tell(self, flight: Option<LeftInFlight>, refusal: &SendError) {
         let Unsettled(Left { message, decided, .. }, reply) = self;
-        let answer = match (last, decided) {
+        let answer = match (flight, decided) {
             (None, _) => Err(SendError::Unsettled { message }),
-            (Some(last), Some((upto, answer))) if upto <= last => answer.map_err(SendError::from),
+            (Some(LeftInFlight::OnTheTape), Some((_, answer))) => answer.map_err(SendError::from),
             (Some(_), _) => Err(refusal.clone()),
         };
         // A caller that has dropped its receiver can send the message again with the same message id.

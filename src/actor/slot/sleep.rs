@@ -22,7 +22,7 @@ use crate::{
         activation::Activation,
         shared::Shared,
         slot::{
-            Inner, Listeners, Phase, Slot,
+            Inner, LeftInFlight, Listeners, Phase, Slot,
             inbox::Unsettled,
             slept::{Slept, tell_sleepers},
             waiter::WAITERS_MAX,
@@ -178,13 +178,16 @@ impl Slot {
         let Some(shared) = self.shared.upgrade().filter(|_| !unsettled.is_empty()) else { return };
         let (tapes, id, tokio) = (shared.store.clone(), self.id.clone(), shared.tokio.clone());
         let settling = async move {
-            let last = tokio.spawn_blocking(move || tapes.last_once_given_back(&id));
-            let last = match tokio::time::timeout(SETTLE_WAIT, last).await {
-                Ok(Ok(Ok(last))) => Some(last),
+            // All of them were in one hand.
+            let flight = unsettled.iter().find_map(Unsettled::flight).unwrap_or_default();
+            let flight = tokio.spawn_blocking(move || tapes.has_once_given_back(&id, &flight));
+            let flight = match tokio::time::timeout(SETTLE_WAIT, flight).await {
+                Ok(Ok(Ok(true))) => Some(LeftInFlight::OnTheTape),
+                Ok(Ok(Ok(false))) => Some(LeftInFlight::Nowhere),
                 // The tape is damaged, or claimed again by now, or the disk does not answer.
                 _ => None,
             };
-            unsettled.into_iter().for_each(|left| left.tell(last, &refusal));
+            unsettled.into_iter().for_each(|left| left.tell(flight, &refusal));
         };
         drop(shared.tasks.spawn_on(settling, &shared.tokio));
     }

@@ -11,13 +11,13 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     actor::{
         shared::Shared,
-        slot::Slot,
+        slot::{LeftInFlight, Prepared, Slot},
         tape_store::{First, Opening},
     },
     error::OpenError,
-    kernel::{Entry, State},
+    kernel::Entry,
     ops::taped,
-    tape::{OpenTape, TapeError},
+    tape::TapeError,
     words::ids::SessionId,
     words::panic_text,
 };
@@ -65,17 +65,17 @@ impl Drop for Told {
 }
 
 fn open(shared: &Shared, slot: &Arc<Slot>, opening: Opening) -> Result<(), OpenError> {
-    let (tape, state) = match opening {
+    let prepared = match opening {
         Opening::Load => load(shared, slot)?,
         Opening::Make(first) => make(shared, slot, first)?,
     };
-    slot.prepare(tape, state);
+    slot.prepare(prepared);
     Ok(())
 }
 
 /// Claims and reads a tape. Waits at most [`CLAIM_WAIT`] while something in this runtime still holds the tape, such as the
 /// session's previous actor, which is ending.
-fn load(shared: &Shared, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenError> {
+fn load(shared: &Shared, slot: &Arc<Slot>) -> Result<Prepared, OpenError> {
     fault!(shared.store.faults(), "session.load", slot.id.as_str());
     let loaded = shared.store.load(&slot.id, &slot.notify(), CLAIM_WAIT)?;
     if let Some(damage) = loaded.read_only {
@@ -94,13 +94,15 @@ fn load(shared: &Shared, slot: &Arc<Slot>) -> Result<(OpenTape, State), OpenErro
     if state.session != slot.id {
         return Err(OpenError::damaged(&slot.id, format!("it says that it is session {}", state.session)));
     }
-    Ok((loaded.tape, state))
+    let flight = slot.left_in_flight(&shared.store)?;
+    Ok(Prepared { tape: loaded.tape, state, flight })
 }
 
 /// Makes a tape, with its first entries on it.
-fn make(shared: &Shared, slot: &Arc<Slot>, first: Box<First>) -> Result<(OpenTape, State), OpenError> {
+fn make(shared: &Shared, slot: &Arc<Slot>, first: Box<First>) -> Result<Prepared, OpenError> {
     let First { entries, state } = *first;
     let lines: Result<Vec<_>, _> = entries.iter().map(Entry::to_tape).collect();
     let lines = lines.map_err(TapeError::engine)?;
-    Ok((shared.store.make(&slot.id, &lines, slot.notify())?, state))
+    let tape = shared.store.make(&slot.id, &lines, slot.notify())?;
+    Ok(Prepared { tape, state, flight: LeftInFlight::Nowhere })
 }

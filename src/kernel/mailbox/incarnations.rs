@@ -1,29 +1,34 @@
 //! What becomes of a mailbox when an incarnation of its session (a start of the actor) begins, and when its actor does not come
 //! back.
 //!
-//! The tape decides about the append that was in flight: if the tape has its last entry, the replies hold; otherwise the inputs
-//! wait again. An input over which two incarnations died is given up.
+//! The tape decides about the append that was in flight: if the tape has its entries, the replies hold; otherwise the inputs wait
+//! again. An input over which two incarnations died is given up.
+//!
+//! The entries are compared, and not their numbers alone: over an engine whose claims can be lost, another owner may have had the
+//! session between two incarnations, and an entry of that number is then the other's.
 //!
 //! A change must keep that each input of an earlier incarnation is on the tape, or waits again, or is given up; and that each
 //! sender who still waits is answered once. Like the whole mailbox, this code takes no lock, reads no clock and waits for nothing.
 
-use crate::{
-    kernel::{Input, ReplyTo},
-    words::ids::Seq,
-};
+use crate::kernel::{Entry, Input, ReplyTo};
 
-use super::{CommandEnd, DEATHS_MAX, Hand, Left, Mailbox, Waiting, failure};
+use super::{CommandEnd, DEATHS_MAX, Flight, Hand, Left, Mailbox, Waiting, failure};
 
 impl Mailbox {
-    /// Begins an incarnation. `last` is the last entry of the tape, and `recover` the first input. If the tape has the append that
-    /// the predecessor had in flight, its senders are answered as decided; otherwise the inputs in hand wait again. Gives the
+    /// Begins an incarnation. `recover` is its first input, and `has` says whether the tape has these entries. If it has the append
+    /// that the predecessor had in flight, its senders are answered as decided; otherwise the inputs in hand wait again. Gives the
     /// answers.
-    pub(crate) fn begin(&mut self, incarnation: u32, recover: Input, last: Seq) -> Vec<(ReplyTo, CommandEnd)> {
+    pub(crate) fn begin(
+        &mut self,
+        incarnation: u32,
+        recover: Input,
+        has: impl FnOnce(&[Entry]) -> bool,
+    ) -> Vec<(ReplyTo, CommandEnd)> {
         self.incarnation = incarnation;
         (self.recover, self.timed, self.stopped, self.refused) = (Some(recover), None, None, None);
         let mut ends = Vec::new();
         match self.hand.take() {
-            Some(Hand { flight: Some((upto, replies)), .. }) if upto <= last => {
+            Some(Hand { flight: Some(Flight { entries, replies }), .. }) if entries.is_empty() || has(&entries) => {
                 ends.extend(replies.into_iter().map(|(to, reply)| (to, CommandEnd::Decided(reply))));
             }
             Some(mut hand) => {
@@ -60,9 +65,9 @@ impl Mailbox {
         let Some(hand) = &self.hand else { return Vec::new() };
         let left = hand.inputs.iter().filter_map(|input| {
             let (reply, message) = (input.reply()?, input.message().cloned());
-            let decided = hand.flight.as_ref().and_then(|(upto, replies)| {
+            let decided = hand.flight.as_ref().and_then(|Flight { entries, replies }| {
                 let (_, decided) = replies.iter().find(|(to, _)| *to == reply)?;
-                Some((*upto, decided.clone()))
+                Some((entries.clone(), decided.clone()))
             });
             Some(Left { reply, message, decided })
         });

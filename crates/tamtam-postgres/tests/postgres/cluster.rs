@@ -226,6 +226,52 @@ async fn a_drained_node_hands_over_an_open_turn() {
     assert!(two.runtime.session(&id()).is_awake());
 }
 
+/// Nobody looks and no lease ends for an hour: what waits in a session that is given back, a message or an open turn, goes on at
+/// another node because that one is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_in_a_session_that_is_given_back_is_taken_by_who_is_told() {
+    let hour = Duration::from_secs(3600);
+    let options = shared().database().lease(hour).look(hour);
+    let (one, two) = (join(&options, "one").await, join(&options, "two").await);
+    let with_turn: SessionId = "t".parse().unwrap();
+    one.runtime.create(one.engine.options()).await.unwrap();
+    let session = one.runtime.create(one.engine.options().id(with_turn.clone())).await.unwrap();
+    // Its owner gives no messages any more.
+    let Node { engine, runtime, tools, cluster } = one;
+    drop(cluster);
+    let waits = two.cluster.send(&id(), "hello", Delivery::Queue).await.unwrap();
+    runtime.passivate(&id()).await.unwrap();
+    assert_eq!(over(&two.cluster, &waits).await, (Outcome::Done, "re hello".to_owned()));
+    let turn = session.prompt("call gate").await.unwrap();
+    tools.gate.is_running().await;
+    assert_eq!(runtime.drain(Duration::ZERO).await, std::slice::from_ref(&with_turn));
+    assert!(runtime.shutdown().await.is_empty());
+    assert_eq!(over_in(&two.cluster, &with_turn, &turn.message).await.0, Outcome::Done);
+    drop((engine, session));
+}
+
+/// Nobody looks for an hour: a node that finds work with another node looks again at the end of that one's lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_node_died_is_taken_when_its_lease_ends() {
+    let hour = Duration::from_secs(3600);
+    let options = shared().database().look(hour);
+    let one = join(&options.clone().lease(hour), "one").await;
+    let session = one.runtime.create(one.engine.options()).await.unwrap();
+    session.prompt("hang").await.unwrap();
+    drop(one.cluster);
+    let dies = "update $schema.sessions set epoch = nextval('$schema.epochs'), node = 'dead',
+        expires = clock_timestamp() + interval '2 s'";
+    ask_server(dies.replace("$schema", &options.schema)).await;
+    let two = join(&options, "two").await;
+    let there = two.runtime.session(&id());
+    let taken = async {
+        while there.peek().await.unwrap().recoveries != 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, taken).await.expect("it goes on");
+}
+
 /// The owner of the test below, in a process of its own. Does nothing unless the test starts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
@@ -238,6 +284,60 @@ async fn child() {
     owner.tools.gate.is_running().await;
     println!("told running");
     std::future::pending::<()>().await;
+}
+
+/// A node that waits for the session of the test below, and says when its turn goes on. Does nothing unless the test starts it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heir() {
+    let Ok(at) = std::env::var(CHILD) else { return };
+    let (address, schema) = at.split_once('\n').unwrap();
+    let options = PostgresOptions::new(address).schema(schema).lease(Duration::from_secs(1));
+    let heir = join(&options, "heir").await;
+    let session = heir.runtime.session(&id());
+    loop {
+        let state = session.peek().await.unwrap();
+        if state.recoveries == 1 && session.is_awake() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!("told resumed");
+    std::future::pending::<()>().await;
+}
+
+/// A turn that ends the process of each node that has it, without a new answer or result: the tape counts the deaths, on whichever
+/// node they were. The third node does not resume it, and the session takes messages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_kills_two_nodes_waits_at_the_third() {
+    let options = shared().database().lease(Duration::from_secs(1));
+    let one = join(&options.clone().lease(Duration::from_secs(3600)), "one").await;
+    let session = one.runtime.create(one.engine.options()).await.unwrap();
+    let hangs = session.prompt("hang").await.unwrap();
+    drop(one.cluster);
+    let mut heir = Process::of("cluster::heir", &options);
+    // Its death: the lease is over, and nothing of it is heard again.
+    let dies = format!("update {}.sessions set expires = clock_timestamp()", options.schema);
+    ask_server(dies).await;
+    let heir = tokio::task::spawn_blocking(move || {
+        assert_eq!(heir.hear(u64::MAX).as_deref(), Some("resumed"));
+        heir.signal("-KILL");
+        heir
+    });
+    drop(heir.await.unwrap());
+    let three = join(&options, "three").await;
+    let waits = || async { three.runtime.session(&id()).peek().await.unwrap() };
+    let state = loop {
+        let state = waits().await;
+        if state.recoveries == 2 {
+            break state;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert!(state.waits && state.request().is_some(), "it is not sent again");
+    three.cluster.abort(&id(), "it kills").await.unwrap();
+    assert_eq!(over(&three.cluster, &hangs.message).await.0, Outcome::Aborted { reason: "it kills".to_owned() });
+    let hello = three.cluster.send(&id(), "hello", Delivery::Queue).await.unwrap();
+    assert_eq!(over(&three.cluster, &hello).await, (Outcome::Done, "re hello".to_owned()));
 }
 
 /// `kill -9` of the owner in the middle of a turn, with 200 messages sent to two other nodes before and after: each is accepted once

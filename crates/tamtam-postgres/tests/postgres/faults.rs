@@ -203,10 +203,10 @@ fn without_a_server_callers_are_told_and_nothing_comes_later() {
 #[test]
 fn tables_are_made_once_and_a_later_version_is_refused() {
     let options = shared().database();
-    assert_eq!(migrate(&options).unwrap(), 2);
+    assert_eq!(migrate(&options).unwrap(), 3);
     let newer = format!("insert into {}.migrations (version) values (99)", options.schema);
     sql(&shared().address(), &newer);
-    let newer = PostgresError::Newer { schema: options.schema.clone(), found: 99, known: 2 };
+    let newer = PostgresError::Newer { schema: options.schema.clone(), found: 99, known: 3 };
     assert_eq!(Postgres::open(&options).unwrap_err(), newer);
     assert_eq!(migrate(&options).unwrap_err(), newer);
     let none = PostgresOptions::new(shared().address()).schema("nobody_made_this");
@@ -218,7 +218,7 @@ fn tables_are_made_once_and_a_later_version_is_refused() {
         let all: Vec<_> = (0..8).map(|_| scope.spawn(|| migrate(&together).unwrap())).collect();
         all.into_iter().map(|one| one.join().unwrap()).sum::<i32>()
     });
-    assert_eq!(found, 14, "one found no tables, and seven found version 2");
+    assert_eq!(found, 21, "one found no tables, and seven found version 3");
 }
 
 /// The grants of `migrate`'s documentation are enough, and rows of a tape cannot be changed with them.
@@ -309,7 +309,9 @@ fn options_that_cannot_be_used_are_refused_and_passwords_are_not_shown() {
         (PostgresOptions::new("host=/nowhere user=app port=secret"), "cannot be read"),
         (PostgresOptions::new(at).schema("Robert'); drop"), "lower-case letters"),
         (PostgresOptions::new(at).lease(Duration::from_millis(1)), "200 ms to 1 h"),
-        (PostgresOptions::new(at).connections(0), "at least 1"),
+        (PostgresOptions::new(at).look(Duration::ZERO), "10 ms to 1 h"),
+        (PostgresOptions::new(at).deaths_max(0), "deaths_max 0: take at least 1"),
+        (PostgresOptions::new(at).connections(0), "connections 0: take at least 1"),
     ];
     for (options, what) in wrong {
         let error = Postgres::open(&options).unwrap_err();

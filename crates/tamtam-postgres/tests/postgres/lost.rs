@@ -21,7 +21,7 @@ use tamtam_postgres::PostgresOptions;
 use crate::{
     ownership::rows,
     processes::{CHILD, Process},
-    server::{shared, sql},
+    server::{Proxy, shared, sql},
     sessions::{
         harness::{count, seen, until},
         node,
@@ -108,6 +108,42 @@ async fn a_session_that_is_lost_in_mid_call_comes_to_rest() {
     assert!(matches!(*error, OpenError::Tape(TapeError::Claimed { .. })), "{error}");
     assert_eq!(on_tape(&options).await, before);
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// The network between the owner and the server is cut for longer than its lease, in the middle of a call: another node closes the
+/// call and goes on. When the network is mended the owner hears who has the session, its call ends, and nothing of it is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_cut_off_from_the_server_ends_its_work_when_it_hears() {
+    let options = shared().database().lease(Duration::from_millis(400));
+    let proxy = Proxy::start(shared());
+    let cut_off = PostgresOptions::new(proxy.address()).schema(&options.schema).lease(options.lease);
+    let (one, ticks) = (node(&cut_off, "one"), Ticks::default());
+    let runtime = one.builder().tool(ticks.clone()).start().await.unwrap();
+    let session = runtime.create(one.options()).await.unwrap();
+    let receipt = session.prompt("call ticks").await.unwrap();
+    until("the call runs", || ticks.ticks.load(Ordering::SeqCst) > 0).await;
+    let waits = tokio::spawn(async move { receipt.wait().await });
+
+    proxy.part();
+    let two = node(&options, "two");
+    let (second, _) = two.start().await;
+    let there = taken_over(&second).await;
+    there.wait().await.unwrap();
+    assert_eq!(count(&there, |record| matches!(record, Record::TurnFinished { .. })).await, 1);
+    let before = on_tape(&options).await;
+    assert_eq!(ticks.ended.load(Ordering::SeqCst), 0, "nobody told it yet");
+
+    proxy.mend();
+    let told = tokio::time::timeout(Duration::from_secs(30), waits).await.expect("who waits is told");
+    let SendError::Storage(TapeError::Claimed { by, .. }) = told.unwrap().unwrap_err() else {
+        panic!("it is another's")
+    };
+    assert_eq!(by.host, "two");
+    until("the session is at rest", || !session.is_awake()).await;
+    until("the call is ended", || ticks.ended.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(on_tape(&options).await, before);
+    assert!(runtime.shutdown().await.is_empty());
+    assert!(second.shutdown().await.is_empty());
 }
 
 /// The process of the test below: one call that works, until the session is lost. Does nothing unless the test starts it.

@@ -7,6 +7,7 @@
 //! | `ownership.rs` | who has a session: leases, epochs, hand-overs |
 //! | `processes.rs` | a node in a process of its own is killed, or stands still |
 //! | `cluster.rs` | any node takes messages for any session |
+//! | `example.rs` | `examples/cluster.rs`, played to its end |
 //! | `lost.rs` | a node learns that a session is another's: its work ends at once |
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
@@ -14,6 +15,7 @@
 
 mod cluster;
 mod engines;
+mod example;
 mod faults;
 mod lost;
 mod ownership;

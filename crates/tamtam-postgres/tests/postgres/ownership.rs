@@ -14,7 +14,7 @@ use tamtam::{
     Seq,
     tape::{Appended, Notify, TapeEntry, TapeError, TapeStore, TapeStoreExt as _, TapeWriter},
 };
-use tamtam_postgres::{Postgres, PostgresOptions};
+use tamtam_postgres::{Postgres, PostgresError, PostgresOptions};
 
 use crate::{
     engines::claims::{LONG, Tape, Told, deaf, entries, entry, id, listener},
@@ -148,11 +148,15 @@ fn a_node_that_lives_keeps_what_it_has() {
     assert_eq!(two.claimed_sessions().unwrap(), []);
 }
 
-/// A session goes from node to node 200 times, each time in the middle of an append, with others written meanwhile. From the rows:
+/// How often the session of the test below changes hands: 200 times, or as often as `TAMTAM_HAND_OVERS` says.
+fn hand_overs() -> u64 {
+    std::env::var("TAMTAM_HAND_OVERS").map_or(200, |times| times.parse().unwrap())
+}
+
+/// A session goes from node to node many times, each time in the middle of an append, with others written meanwhile. From the rows:
 /// each number once, none missing, and what was acknowledged is what is there.
 #[test]
-fn two_hundred_hand_overs_under_load_lose_and_double_nothing() {
-    const HAND_OVERS: u64 = 200;
+fn hand_overs_under_load_lose_and_double_nothing() {
     let options = shared().database();
     let (one, two) = nodes(&options);
     let (stop, mut refused) = (AtomicBool::new(false), 0);
@@ -173,7 +177,7 @@ fn two_hundred_hand_overs_under_load_lose_and_double_nothing() {
         let mut old: Option<(Box<dyn TapeWriter>, mpsc::Receiver<Told>)> = None;
         drop(Tape::create(&one, "s"));
         let end = StopAtEnd(&stop);
-        for turn in 0..HAND_OVERS {
+        for turn in 0..hand_overs() {
             let store = if turn % 2 == 0 { &two } else { &one };
             let (notify, told) = listener();
             let ends = old.is_some().then_some(options.schema.as_str());
@@ -220,6 +224,54 @@ fn two_hundred_hand_overs_under_load_lose_and_double_nothing() {
     for n in 0..4 {
         let load = rows(&options.schema, &format!("load{n}"));
         assert!(!load.is_empty() && load == (1..=load.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+/// Nodes that die one after the other while they have a session, before they wrote anything: the bound parks it, for all nodes. An
+/// entry, or an owner that gives it back, ends the count; unparked it is as it was.
+#[test]
+fn a_session_that_its_nodes_die_of_is_parked_and_stays_usable() {
+    let options = shared().database().lease(Duration::from_secs(3600)).deaths_max(2);
+    // Nobody renewed its lease: as after a death.
+    let dies =
+        || sql(&shared().address(), &format!("update {}.sessions set expires = clock_timestamp()", options.schema));
+    let open = || Postgres::open(&options).unwrap();
+    let first = open();
+    let mut tape = Tape::create(&first, "s");
+    tape.append(&entries(1..=2)).unwrap();
+    let mut dead: Vec<(Postgres, Tape)> = Vec::new();
+    let mut claims = |writes: bool| {
+        dies();
+        let store = open();
+        let (mut tape, read) = Tape::load(&store, "s");
+        let next = read.last().unwrap().seq.0 + 1;
+        if writes {
+            tape.append(&[entry(next)]).unwrap();
+        }
+        dead.push((store, tape));
+    };
+    // The first wrote; then one died of it; the third one writes again, and two die of it.
+    [false, true, false, false].into_iter().for_each(&mut claims);
+    let last = open();
+    for _ in 0..2 {
+        dies();
+        let TapeError::Engine(error) = last.claim(&id("s"), deaf()).unwrap_err() else { panic!("it is parked") };
+        assert_eq!(error.downcast_ref(), Some(&PostgresError::Deadly { session: id("s"), deaths: 2 }));
+    }
+    let [(session, why)] = &last.parked_sessions().unwrap()[..] else { panic!("it is parked") };
+    assert_eq!(session, &id("s"));
+    assert!(why.starts_with("session s is parked: 2 nodes in a row died"), "{why}");
+    last.unpark(&id("s")).unwrap();
+    let (mut tape, read) = Tape::load(&last, "s");
+    assert_eq!(read, entries(1..=3));
+    tape.append(&[entry(4)]).unwrap();
+    drop(tape);
+    assert!(last.settle(LONG));
+    // Given back, whatever there is on the tape.
+    let other = open();
+    for store in [&last, &other, &last, &other] {
+        drop(Tape::load(store, "s"));
+        assert!(store.settle(LONG));
     }
 }
 

@@ -180,26 +180,46 @@ pub(crate) fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
 /// A network that can be cut: a port on loopback that passes everything on to the server.
 pub(crate) struct Proxy {
     port: u16,
-    open: Arc<Mutex<Vec<(TcpStream, UnixStream)>>>,
+    wires: Arc<Mutex<Wires>>,
+}
+
+#[derive(Default)]
+struct Wires {
+    open: Vec<(TcpStream, UnixStream)>,
+    is_cut: bool,
+}
+
+impl Wires {
+    fn end_all(&mut self) {
+        for (client, server) in self.open.drain(..) {
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 impl Proxy {
     pub(crate) fn start(server: &Server) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, to) = (listener.local_addr().unwrap().port(), server.folder.join(".s.PGSQL.5432"));
-        let open: Arc<Mutex<Vec<(TcpStream, UnixStream)>>> = Arc::default();
-        let passed = Arc::clone(&open);
+        let wires: Arc<Mutex<Wires>> = Arc::default();
+        let passed = Arc::clone(&wires);
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, server) = (client.unwrap(), UnixStream::connect(&to).unwrap());
                 let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                passed.lock().unwrap().push((client, server));
+                let mut wires = passed.lock().unwrap();
+                if wires.is_cut {
+                    continue;
+                }
+                wires.open.push((client, server));
+                drop(wires);
                 std::thread::spawn(move || io::copy(&mut from_client, &mut to_server));
                 std::thread::spawn(move || io::copy(&mut from_server, &mut to_client));
             }
         });
-        Proxy { port, open }
+        Proxy { port, wires }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -208,10 +228,18 @@ impl Proxy {
 
     /// Ends all connections, at both ends. New ones are passed on.
     pub(crate) fn cut(&self) {
-        for (client, server) in self.open.lock().unwrap().drain(..) {
-            let _ = client.shutdown(Shutdown::Both);
-            let _ = server.shutdown(Shutdown::Both);
-        }
+        self.wires.lock().unwrap().end_all();
+    }
+
+    /// Ends all connections, and takes no new ones until it is mended.
+    pub(crate) fn part(&self) {
+        let mut wires = self.wires.lock().unwrap();
+        wires.is_cut = true;
+        wires.end_all();
+    }
+
+    pub(crate) fn mend(&self) {
+        self.wires.lock().unwrap().is_cut = false;
     }
 }
 

@@ -204,16 +204,22 @@ impl Bench {
 
     /// The actor dies, and its next incarnation begins over what the tape has.
     pub(super) fn dies(self) -> Bench {
+        self.dies_and(|_, _| {})
+    }
+
+    /// The same, and something happens to its tape meanwhile.
+    pub(super) fn dies_and(self, meanwhile: impl FnOnce(&Tapes, &SessionId)) -> Bench {
         let Bench { live, disk, store, _card, _folder } = self;
         let Live { shared, slot, node, incarnation, tape, .. } = live;
         drop(tape);
+        meanwhile(&shared.store, &slot.id);
         let loaded = shared.store.load(&slot.id, &slot.notify(), Duration::from_secs(60)).unwrap();
         let state = crate::ops::taped::state(&slot.id, &loaded.entries).unwrap();
         #[cfg(feature = "fault-injection")]
         let tape = Tape::new(loaded.tape, None);
         #[cfg(not(feature = "fault-injection"))]
         let tape = loaded.tape;
-        slot.next_incarnation(incarnation + 1, state.seq);
+        slot.next_incarnation(incarnation + 1, slot.left_in_flight(&shared.store).unwrap());
         let live = Live::new(shared, slot, node, incarnation + 1, tape, Arc::new(state));
         let mut bench = Bench { live, disk, store, _card, _folder };
         bench.work();

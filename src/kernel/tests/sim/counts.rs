@@ -41,6 +41,8 @@ pub(super) struct Counts {
     pub(super) takeovers: u64,
     pub(super) late_acknowledged: u64,
     pub(super) refused_owners: u64,
+    pub(super) came_back: u64,
+    pub(super) overwritten: u64,
     pub(super) begun_late: u64,
     pub(super) sent_ahead: u64,
     pub(super) poison: u64,
@@ -82,6 +84,8 @@ impl Counts {
             self.takeovers,
             self.late_acknowledged,
             self.refused_owners,
+            self.came_back,
+            self.overwritten,
             self.begun_late,
             self.sent_ahead,
             self.poison,
@@ -145,6 +149,8 @@ impl AddAssign for Counts {
         self.takeovers += other.takeovers;
         self.late_acknowledged += other.late_acknowledged;
         self.refused_owners += other.refused_owners;
+        self.came_back += other.came_back;
+        self.overwritten += other.overwritten;
         self.begun_late += other.begun_late;
         self.sent_ahead += other.sent_ahead;
         self.poison += other.poison;

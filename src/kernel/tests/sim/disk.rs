@@ -13,7 +13,7 @@ use super::{
     again::Made,
     chance, hold,
     rng::Rng,
-    world::{Flight, Worker, World, through_bytes},
+    world::{Flight, Worker, World, has, through_bytes},
 };
 use crate::kernel::tests::core::tools;
 
@@ -116,7 +116,7 @@ impl World {
         self.family.forget_watchers();
         self.rebuild()?;
         self.incarnation += 1;
-        let ends = self.mailbox.begin(self.incarnation, self.recovery(), self.state.seq);
+        let ends = self.mailbox.begin(self.incarnation, self.recovery(), |entries| has(&self.written, entries));
         self.hear_ends(ends)?;
         if !whole_process {
             self.too_late(&dead)?;

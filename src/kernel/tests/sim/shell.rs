@@ -1,6 +1,9 @@
 //! The shell: the real mailbox says what is done next, and this does it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tamtam::{
     kernel::{Act, CommandEnd, Decision, Due, Entry, Env, Input, Open, Record, ReplyTo, Report, Stop, decide},
@@ -117,7 +120,7 @@ impl World {
             // In hand.
             return self.die(false);
         }
-        self.mailbox.handed_over(after.seq, replies);
+        self.mailbox.handed_over(Arc::new(lines.clone()), replies);
         self.flight = Some(Flight { lines, after });
         if entries.is_empty() {
             return self.settle();

@@ -3,7 +3,7 @@
 //! The owner of before has its state, its mailbox and its workers, and goes on until the tape refuses it; the tape takes nothing of it
 //! any more. Its append in flight was either before the claim, and is acknowledged to it at any time after, or it is refused.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tamtam::{
     Seq,
@@ -18,7 +18,7 @@ use super::{
     disk::Disk,
     hold,
     host::Wish,
-    world::{Flight, Job, Worker, World},
+    world::{Flight, Job, Worker, World, has, through_bytes},
 };
 
 /// More acts than the owner of before may take.
@@ -70,7 +70,7 @@ impl World {
         self.family.forget_watchers();
         self.rebuild()?;
         self.incarnation += 1;
-        let ends = self.mailbox.begin(self.incarnation, self.recovery(), self.state.seq);
+        let ends = self.mailbox.begin(self.incarnation, self.recovery(), |entries| has(&self.written, entries));
         hold!(ends.is_empty(), "a node that takes over answers senders that are not its own: {ends:?}");
         self.host.check(&self.whole)?;
         self.drive()
@@ -80,6 +80,8 @@ impl World {
     pub(super) fn ghost_ends(&mut self) -> Result<(), Broken> {
         let Some(mut ghost) = self.ghost.take() else { return Ok(()) };
         self.tell(|_| "\nTHE OWNER OF BEFORE goes on".to_owned());
+        // Behind what the owner now wrote: in one moment two owners may write the same bytes of the same message, and both are right.
+        self.now = self.now.plus(Duration::from_millis(1));
         if let Some(Flight { after, .. }) = ghost.written.take() {
             self.counts.late_acknowledged += 1;
             ghost.state = after;
@@ -90,16 +92,16 @@ impl World {
         }
         self.ghost_is_asked(&mut ghost)?;
         if ghost.is_refused {
-            return self.ghost_is_refused(ghost);
+            return self.ghost_ends_refused(ghost);
         }
         for _ in 0..ACTS_MAX {
             match ghost.mailbox.next(&ghost.state, self.now) {
                 Act::Rest => break,
                 Act::Stop(_) => {}
                 Act::Decide(inputs) => {
-                    let Decision { entries, replies, after, .. } = self.of_ghost(&mut ghost, &inputs);
+                    let Decision { entries, replies, .. } = self.of_ghost(&mut ghost, &inputs);
                     let is_written = !entries.is_empty();
-                    ghost.mailbox.handed_over(after.seq, replies);
+                    ghost.mailbox.handed_over(Arc::new(entries.iter().map(through_bytes).collect()), replies);
                     if is_written {
                         break;
                     }
@@ -110,7 +112,30 @@ impl World {
                 }
             }
         }
-        self.ghost_is_refused(ghost)
+        self.ghost_ends_refused(ghost)
+    }
+
+    /// It hears that it is refused; or its actor dies before that.
+    fn ghost_ends_refused(&mut self, ghost: Ghost) -> Result<(), Broken> {
+        if self.rng.percent(40) { self.ghost_comes_back(ghost) } else { self.ghost_is_refused(ghost) }
+    }
+
+    /// Its actor died at the moment in which it lost the session, and its node gets the session back from the other one: what waits
+    /// in its mailbox, and what was in flight there, meets a tape on which another owner wrote meanwhile.
+    fn ghost_comes_back(&mut self, ghost: Ghost) -> Result<(), Broken> {
+        self.catch_up()?;
+        self.tell(|_| "\nTHE OWNER OF BEFORE died, and its node gets the session back".to_owned());
+        self.counts.came_back += 1;
+        let upto = ghost.mailbox.in_flight().and_then(|entries| entries.last()).map(|entry| entry.seq);
+        self.counts.overwritten += u64::from(upto.is_some_and(|upto| upto <= self.state.seq));
+        (self.mailbox, self.workers) = (ghost.mailbox, BTreeMap::new());
+        self.family.forget_watchers();
+        self.rebuild()?;
+        self.incarnation += 1;
+        let ends = self.mailbox.begin(self.incarnation, self.recovery(), |entries| has(&self.written, entries));
+        self.hear_ends(ends)?;
+        self.host.check(&self.whole)?;
+        self.drive()
     }
 
     /// What it would record. It is not judged as a decision of an owner is: its timers are behind.

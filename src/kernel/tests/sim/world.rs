@@ -52,6 +52,11 @@ pub(super) fn through_bytes(entry: &Entry) -> Entry {
     line::decode(&line::encode(entry))
 }
 
+/// Whether a tape has these entries, and not others of their numbers.
+pub(super) fn has(written: &[Entry], entries: &[Entry]) -> bool {
+    entries.iter().all(|entry| written.iter().rfind(|line| line.seq == entry.seq) == Some(entry))
+}
+
 /// The one decision that is being written.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -150,7 +155,7 @@ impl World {
     /// A session over such a tape, with nothing at work and a disk that is well.
     fn of(rng: Rng, state: State, initial: Settings, written: Vec<Entry>, appends: Vec<(usize, Made)>) -> World {
         let mut mailbox = Mailbox::default();
-        mailbox.begin(1, Input::recover(), state.seq);
+        mailbox.begin(1, Input::recover(), |_| true);
         World {
             rng,
             host: Host::default(),
