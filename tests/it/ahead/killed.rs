@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use tamtam::{Delivery, EventKind, Session, SessionId, Steering, session::Next};
+use tamtam::{Delivery, Session, SessionId, Steering};
 use tokio::process::Command;
 
 use super::{judge, lines, message, options, runtime};
@@ -44,12 +44,8 @@ async fn process_that_steers_until_it_is_killed() {
 async fn steer_to_the_end(session: &Session) -> Vec<String> {
     let mut events = session.events();
     let first = session.send(message("go"), Delivery::Queue).await.unwrap();
-    while !first.known_before {
-        if let Some(Next::Event(event)) = events.next().await
-            && matches!(event.kind, EventKind::TextDelta { .. })
-        {
-            break;
-        }
+    if !first.known_before {
+        super::until(&mut events, super::is_text).await;
     }
     for text in STEERS {
         session.send(message(text), Delivery::Steer(Steering::FinishBatch)).await.unwrap();
