@@ -41,7 +41,8 @@ impl WorkerContext {
         let (slot, incarnation, request) = (Arc::downgrade(&self.slot), self.incarnation, self.ticket);
         Steers::new(move |message| {
             if let Some(slot) = slot.upgrade() {
-                slot.note_sent(incarnation, NoteSent { request, message: message.clone() });
+                let (id, said) = (message.id.clone(), Some(message.clone()));
+                slot.note_sent(incarnation, NoteSent { request, id, said });
             }
         })
     }

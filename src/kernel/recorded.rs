@@ -193,7 +193,7 @@ fn command(recorded: &Recorded, wrote: &[Entry]) -> Option<Command> {
             let (access, question) = (access.clone(), question.clone());
             PutQuestion { call: *call, attempt: None, access, question }.into()
         }
-        ("note_sent", Some(Record::Sent { id })) => NoteSent { request: ticket?, message: id.clone() }.into(),
+        ("note_sent", Some(Record::Sent { id })) => NoteSent { request: ticket?, id: id.clone(), said: None }.into(),
         ("task_asked", Some(Record::TaskAsk(asked))) => TaskAsked { task: ticket?, asked: asked.clone() }.into(),
         ("task_ask_over", Some(Record::AskClosed { .. })) => TaskAskOver { ask: ticket? }.into(),
         ("abort", _) => {

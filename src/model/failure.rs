@@ -136,6 +136,8 @@ const NAMES: &[(ErrorKind, &[&str])] = &[
     (ErrorKind::Timeout, &["timeout", "timeout_error", "request_timeout", "etimedout", "deadline_exceeded"]),
     (ErrorKind::Network, &["connection_error", "connection_reset", "connection_refused", "connection_terminated"]),
     (ErrorKind::Network, &["transport_reset", "network_error", "econnreset", "econnrefused", "fetch_failed"]),
+    // A WebSocket that has lived for an hour.
+    (ErrorKind::Network, &["websocket_connection_limit_reached"]),
     (ErrorKind::Auth, &["authentication_error", "invalid_authentication_error", "invalid_api_key", "api_key_invalid"]),
     (ErrorKind::Auth, &["unauthorized", "unauthenticated", "permission_error", "permission_denied", "forbidden"]),
     (ErrorKind::Auth, &["insufficient_quota", "insufficient_balance", "billing_error"]),

@@ -9,5 +9,5 @@ mod read;
 
 pub(crate) use body::body;
 #[cfg(feature = "websocket")]
-pub(crate) use body::{create, steer};
+pub(crate) use body::{create, is_reminded, steer};
 pub(crate) use read::ResponsesReading;

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::UserItem;
-use crate::{lock::Lock, words::ids::MessageId};
+use crate::{
+    lock::Lock,
+    words::{ids::MessageId, message::Message},
+};
 
 /// The steering messages that a request may take while its answer is being made; none by default.
 ///
@@ -20,64 +23,87 @@ use crate::{lock::Lock, words::ids::MessageId};
 pub struct Steers(Option<Arc<Line>>);
 
 /// Called with a message that the provider has taken.
-type Sent = Box<dyn Fn(&MessageId) + Send + Sync>;
+type Sent = Box<dyn Fn(&Arc<Message>) + Send + Sync>;
 
 struct Line {
-    /// The messages that wait to be taken, and the ids of all that were offered.
-    offered: Lock<(VecDeque<Arc<UserItem>>, Vec<MessageId>)>,
+    offered: Lock<Offered>,
     changed: Notify,
     sent: Sent,
 }
 
+#[derive(Default)]
+struct Offered {
+    waiting: VecDeque<Arc<Message>>,
+    /// What was taken, and whether the provider was said to have it.
+    taken: Vec<(Arc<Message>, bool)>,
+}
+
 impl Steers {
     /// A line without messages, which says through `sent` what the provider has taken.
-    pub(crate) fn new(sent: impl Fn(&MessageId) + Send + Sync + 'static) -> Steers {
+    pub(crate) fn new(sent: impl Fn(&Arc<Message>) + Send + Sync + 'static) -> Steers {
         Steers(Some(Arc::new(Line { offered: Lock::default(), changed: Notify::new(), sent: Box::new(sent) })))
     }
 
-    /// Offers the messages that were not offered before.
-    pub(crate) fn offer<'a>(&self, messages: impl Iterator<Item = (&'a MessageId, Arc<UserItem>)>) {
+    /// Offers these messages, but for those that were taken, and nothing else: one that was taken back or edited is offered no more as
+    /// it was.
+    pub(crate) fn offer<'a>(&self, messages: impl Iterator<Item = &'a Arc<Message>>) {
         let Some(line) = &self.0 else { return };
         let mut offered = line.offered.lock();
-        let (waiting, known) = &mut *offered;
-        let before = waiting.len();
-        for (id, message) in messages {
-            if !known.contains(id) {
-                known.push(id.clone());
-                waiting.push_back(message);
-            }
-        }
-        let has_more = waiting.len() > before;
+        let Offered { waiting, taken } = &mut *offered;
+        waiting.clear();
+        waiting.extend(messages.filter(|message| !taken.iter().any(|(known, _)| known.id == message.id)).cloned());
+        let has_some = !waiting.is_empty();
         drop(offered);
-        if has_more {
+        if has_some {
             line.changed.notify_one();
         }
     }
 
-    /// The next message. Waits for one; for ever where none can come. Dropping the future takes none.
+    /// The next message, as it will stand in the history. Waits for one; for ever where none can come. Dropping the future takes none.
     pub async fn next(&self) -> Arc<UserItem> {
         let Some(line) = &self.0 else { return std::future::pending().await };
         loop {
-            let next = line.offered.lock().0.pop_front();
-            match next {
-                Some(message) => return message,
+            match line.take() {
+                Some(message) => return Arc::new(UserItem::new(message.id.clone(), message.parts.clone())),
                 None => line.changed.notified().await,
             }
         }
     }
 
-    /// Says that the provider has taken the message. The session notes it on its tape, and goes on having the message until the
-    /// answer says what became of it.
+    /// Says that the provider has a message that [`Steers::next`] gave. The session notes it on its tape, and goes on having the
+    /// message until the answer says what became of it. Said again, or of another message, it does nothing.
     pub fn sent(&self, message: &MessageId) {
-        if let Some(line) = &self.0 {
-            (line.sent)(message);
+        let Some(line) = &self.0 else { return };
+        let mut offered = line.offered.lock();
+        let said = offered.taken.iter_mut().find(|(known, said)| known.id == *message && !said);
+        let message = said.map(|(known, said)| {
+            *said = true;
+            known.clone()
+        });
+        drop(offered);
+        if let Some(message) = message {
+            (line.sent)(&message);
         }
+    }
+}
+
+impl Line {
+    fn take(&self) -> Option<Arc<Message>> {
+        let mut offered = self.offered.lock();
+        let message = offered.waiting.pop_front()?;
+        offered.taken.push((message.clone(), false));
+        let has_more = !offered.waiting.is_empty();
+        drop(offered);
+        if has_more {
+            self.changed.notify_one();
+        }
+        Some(message)
     }
 }
 
 impl fmt::Debug for Steers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let offered = self.0.as_ref().map(|line| line.offered.lock().1.len());
+        let offered = self.0.as_ref().map(|line| line.offered.lock().waiting.len());
         f.debug_struct("Steers").field("offered", &offered).finish()
     }
 }
@@ -115,43 +141,63 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::words::message::Part;
 
-    fn message(id: &str) -> (MessageId, Arc<UserItem>) {
-        (id.into(), Arc::new(UserItem::new(id.into(), vec![Part::text(id)])))
+    fn message(id: &str) -> Arc<Message> {
+        Arc::new(Message::user(id).with_id(id.into()))
+    }
+
+    fn next(steers: &Steers) -> Option<String> {
+        steers.next().now_or_never().map(|item| item.text())
     }
 
     #[test]
-    fn each_message_is_offered_once_and_in_order() {
+    fn each_message_is_taken_once_and_in_order() {
         let said = Arc::<Lock<Vec<MessageId>>>::default();
         let heard = said.clone();
-        let steers = Steers::new(move |id| heard.lock().push(id.clone()));
+        let steers = Steers::new(move |message| heard.lock().push(message.id.clone()));
         let all = [message("one"), message("two"), message("three")];
-        let offer = |upto: usize| steers.offer(all[..upto].iter().map(|(id, message)| (id, message.clone())));
-        assert!(steers.next().now_or_never().is_none());
-        offer(2);
-        offer(2);
-        assert_eq!(steers.next().now_or_never().map(|item| item.id.clone()), Some("one".into()));
-        offer(3);
-        let rest = [steers.next().now_or_never(), steers.clone().next().now_or_never(), steers.next().now_or_never()];
-        let rest: Vec<_> = rest.into_iter().map(|item| item.map(|item| item.id.clone())).collect();
-        assert_eq!(rest, [Some("two".into()), Some("three".into()), None]);
-        steers.sent(&"one".into());
-        assert_eq!(*said.lock(), ["one".into()]);
-        Steers::default().offer(all.iter().map(|(id, message)| (id, message.clone())));
-        assert!(Steers::default().next().now_or_never().is_none());
+        assert_eq!(next(&steers), None);
+        steers.offer(all[..2].iter());
+        steers.offer(all[..2].iter());
+        assert_eq!(next(&steers).as_deref(), Some("one"));
+        steers.offer(all.iter());
+        let rest = [next(&steers), next(&steers.clone()), next(&steers)];
+        assert_eq!(rest, [Some("two".to_owned()), Some("three".to_owned()), None]);
+        for id in ["one", "one", "never offered"] {
+            steers.sent(&id.into());
+        }
+        assert_eq!(*said.lock(), ["one".into()], "once, and nothing that was not taken");
+        Steers::default().offer(all.iter());
+        assert_eq!(next(&Steers::default()), None);
+    }
+
+    /// It may wait long: for the governor, or for the beginning of the answer.
+    #[test]
+    fn what_was_taken_back_or_edited_is_not_taken_as_it_was() {
+        let steers = Steers::new(|_| ());
+        let edited = Arc::new(Message::user("other words").with_id("two".into()));
+        steers.offer([message("one"), message("two")].iter());
+        steers.offer([edited].iter());
+        assert_eq!([next(&steers), next(&steers)], [Some("other words".to_owned()), None]);
+        steers.offer([message("three")].iter());
+        steers.offer([].iter());
+        assert_eq!(next(&steers), None, "the session was paused");
     }
 
     #[tokio::test]
-    async fn a_message_that_is_offered_later_wakes_the_one_who_waits() {
+    async fn a_message_that_is_offered_later_wakes_each_who_waits() {
         let steers = Steers::new(|_| ());
-        let waiting = tokio::spawn({
+        let waiting = [(); 2].map(|()| {
             let steers = steers.clone();
-            async move { steers.next().await.id.clone() }
+            tokio::spawn(async move { steers.next().await.text() })
         });
         tokio::task::yield_now().await;
-        let (id, item) = message("late");
-        steers.offer([(&id, item)].into_iter());
-        assert_eq!(waiting.await.ok(), Some("late".into()));
+        steers.offer([message("one"), message("two")].iter());
+        let mut came = Vec::new();
+        for waiting in waiting {
+            came.extend(waiting.await);
+        }
+        came.sort();
+        assert_eq!(came, ["one", "two"]);
     }
 }

@@ -21,8 +21,8 @@ use crate::{
         worker::{CallWorker, RequestJob, RequestWorker},
         worker_context::WorkerContext,
     },
-    kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, Waiting, compaction_prompt},
-    model::{Steers, UserItem, governor::Rank},
+    kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
+    model::{Steers, governor::Rank},
     words::ids::Seq,
 };
 
@@ -136,9 +136,7 @@ impl Live {
     fn offer_steering(&self) {
         let worker = self.state.request().and_then(|(ticket, _)| self.workers.get(&ticket));
         if let Some(Worker::Request(_, steers)) = worker {
-            let item =
-                |waiting: &Waiting| Arc::new(UserItem::new(waiting.message.id.clone(), waiting.message.parts.clone()));
-            steers.offer(self.state.to_send_ahead().map(|waiting| (&waiting.message.id, item(waiting))));
+            steers.offer(self.state.to_send_ahead().map(|waiting| &waiting.message));
         }
     }
 

@@ -10,7 +10,7 @@
 //! A change must keep that each input of an earlier incarnation is on the tape, or waits again, or is given up; and that each
 //! sender who still waits is answered once. Like the whole mailbox, this code takes no lock, reads no clock and waits for nothing.
 
-use crate::kernel::{Entry, Input, ReplyTo};
+use crate::kernel::{Command, Entry, Input, ReplyTo};
 
 use super::{CommandEnd, DEATHS_MAX, Flight, Hand, Left, Mailbox, Waiting, failure};
 
@@ -37,6 +37,9 @@ impl Mailbox {
             }
             None => {}
         }
+        // A connection that had a message is gone with the incarnation.
+        let is_note = |input: &Input| matches!(input, Input::Command { command: Command::NoteSent(_), .. });
+        self.waiting.retain(|_, waiting| !is_note(&waiting.input));
         for Waiting { input, flags } in self.waiting.values_mut() {
             (flags.tried, flags.stopped) = (false, false);
             if flags.deaths >= DEATHS_MAX

@@ -46,8 +46,13 @@ fn open_request<'d>(draft: &'d Draft<'_>, ticket: Seq) -> Option<&'d OpenRequest
 /// Takes the answer of a model, and opens its calls.
 pub(in crate::kernel) fn answered(draft: &mut Draft<'_>, ticket: Seq, answer: &ModelAnswer, calls: &[CallFacts]) {
     if let Some(request) = open_request(draft, ticket) {
-        let estimated = spent::estimate(draft.state.context.meter.used(request.estimated), answer);
+        let read = draft.state.context.meter.used(request.estimated);
         let mut answer = answer.clone();
+        if answer.finish == Finish::Steered && answer.calls().next().is_none() && draft.state.steering.is_empty() {
+            // What it stopped for was taken back: as of an answer that was cut off, nothing of it is kept.
+            answer.parts.clear();
+        }
+        let estimated = spent::estimate(read, &answer);
         answer.by.take_if(|by| *by == request.model);
         let price = answer.by.as_ref().and_then(|by| draft.model(by).price);
         draft.write(Some(ticket), Record::Answer { answer: Arc::new(answer), interrupted: false, estimated, price });

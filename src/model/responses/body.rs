@@ -58,6 +58,12 @@ pub(crate) fn create(endpoint: &Endpoint, wire: &str, request: &Request) -> Stri
     format!("{{\"type\":\"response.create\",{}", body[1..].replacen(",\"stream\":true", "", 1))
 }
 
+/// Whether a text stands behind the history for this request alone.
+#[cfg(feature = "websocket")]
+pub(crate) fn is_reminded(request: &Request) -> bool {
+    behind(request).is_some()
+}
+
 /// The event that sends a message into the response of that name.
 #[cfg(feature = "websocket")]
 pub(crate) fn steer(endpoint: &Endpoint, response: &str, said: &crate::model::UserItem) -> String {
@@ -88,6 +94,12 @@ fn fields(endpoint: &Endpoint, request: &Request) -> Vec<(String, Value)> {
     fields
 }
 
+/// What stands behind the history for this request alone.
+fn behind(request: &Request) -> Option<String> {
+    let is_given = is_kept(&request.params.options, "text", Some("format"));
+    reminder(request, is_given).filter(|reminder| !reminder.trim().is_empty())
+}
+
 fn items(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
     let takes = Takes::of(endpoint, true);
     let user = |text: &str| message("user", [content(&Piece::Text(text.into()))]);
@@ -98,9 +110,8 @@ fn items(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         Said::NoResult(call, _) => output(short_id(call).as_ref(), NO_RESULT.into()),
         Said::Stray(result) => user(&stray_text(result)),
     });
-    let is_given = is_kept(&request.params.options, "text", Some("format"));
-    let reminder = reminder(request, is_given).filter(|reminder| !reminder.trim().is_empty());
-    let mut items: Vec<Bytes> = said.chain(reminder.as_deref().map(user)).filter(|items| !items.is_empty()).collect();
+    let mut items: Vec<Bytes> =
+        said.chain(behind(request).as_deref().map(user)).filter(|items| !items.is_empty()).collect();
     if items.is_empty() {
         items.push(user(NOTHING_EARLIER));
     }

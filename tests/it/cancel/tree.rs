@@ -142,6 +142,7 @@ fn listeners() -> Vec<Driver> {
             let events = w.session.events();
             w.keep(events);
         })),
+        Driver::new("Steers::next", go!(_w, drop(tamtam::model::Steers::default().next().await))),
         Driver::new("EventStream::next", go!(w, w.hear().await))
             .given(go!(w, {
                 let heard = Heard { dropped: w.session.events(), whole: w.session.events(), events: Vec::new() };

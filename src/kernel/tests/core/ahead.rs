@@ -28,7 +28,7 @@ fn places(play: &Play) -> Vec<Option<Ahead>> {
 
 fn sent(play: &mut Play, id: &str) {
     let request = play.request();
-    play.signal(NoteSent { request, message: id.into() }.to(ReplyTo::NOBODY));
+    play.signal(NoteSent { request, id: id.into(), said: None }.to(ReplyTo::NOBODY));
 }
 
 /// The model stops to read what was sent, and says what became of each.
@@ -140,6 +140,10 @@ fn what_would_change_the_request_is_not_offered() {
     play.send("go");
     play.steer("one", Steering::FinishBatch);
     assert_eq!(offered(&play), Vec::<String>::new(), "the last step");
+    let mut play = Play::with(|settings| settings.steps_max = Some(2));
+    play.send("go");
+    play.steer("one", Steering::FinishBatch);
+    assert_eq!(offered(&play), Vec::<String>::new(), "the next is the last: it offers no tools");
 
     let mut play = Play::new();
     play.send("go");
@@ -162,6 +166,17 @@ fn a_message_that_was_sent_is_its_senders_still() {
     sent(&mut play, "one");
     play.signal(WithdrawMessage { id: "one".into() }.to(ReplyTo::NOBODY));
     stops(&mut play, "half", vec![committed("one")]);
-    assert_eq!(play.history(), ["user: go", "model: half"]);
-    assert!(play.state.request().is_some(), "it was stopped in mid-answer, and goes on");
+    assert_eq!(play.history(), ["user: go"], "no half answer stands at the end");
+    assert!(play.state.request().is_some(), "it was stopped in mid-answer, and is asked again");
+
+    // Edited after it was sent: what the provider goes on with has other words.
+    let mut play = answering(&["one", "two"]);
+    sent(&mut play, "one");
+    play.edit("one", "other").unwrap();
+    let request = play.request();
+    let said = Some(std::sync::Arc::new(tamtam::Message::user("one").with_id("one".into())));
+    play.signal(NoteSent { request, id: "one".into(), said }.to(ReplyTo::NOBODY));
+    assert_eq!(places(&play), [None, None], "the word comes late");
+    stops(&mut play, "half", vec![committed("one")]);
+    assert_eq!(play.history()[2..], ["user: other", "user: two"], "both, in a request of their own");
 }

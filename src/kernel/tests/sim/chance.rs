@@ -374,7 +374,7 @@ impl World {
         let takes: Vec<_> = self.state.to_send_ahead().map(|waiting| waiting.message.id.clone()).collect();
         if worker.work == Job::Request && !takes.is_empty() && self.rng.percent(60) {
             let message = self.rng.pick(&takes);
-            return self.signal(&NoteSent { request: ticket, message }.to(ReplyTo::NOBODY));
+            return self.signal(&NoteSent { request: ticket, id: message, said: None }.to(ReplyTo::NOBODY));
         }
         self.workers.remove(&ticket);
         let signal = self.report_of(ticket, worker);

@@ -121,10 +121,15 @@ impl Host {
             (Wish::Send(id), Ok(_)) => return Err(format!("the send of {id} got no receipt")),
             (Wish::Send(_), Err(_)) => {}
             (Wish::Edit(id, text), Ok(_)) => {
-                // Edits sent before this one are overwritten by it; one sent since may or may not have been taken.
-                let texts = &mut self.messages.entry(id).or_default().texts;
+                // Edits sent before this one are overwritten by it, but for those that still wait with an owner of before; one sent
+                // since may or may not have been taken.
+                let waits = |edit: &String| {
+                    self.wishes.values().any(|wish| matches!(wish, Wish::Edit(of, text) if *of == id && text == edit))
+                };
+                let texts = &mut self.messages.entry(id.clone()).or_default().texts;
                 if let Some(at) = texts.iter().position(|known| *known == text) {
-                    texts.drain(..at);
+                    let before: Vec<_> = texts.drain(..at).filter(waits).collect();
+                    texts.splice(..0, before);
                 }
             }
             (Wish::Edit(id, text), Err(_)) => {

@@ -20,6 +20,9 @@ const WHY_BYTES_MAX: usize = 300;
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     sent: Vec<One>,
+    /// The event of an error that was taken for the refusal of a message, although it names none; or that something came that fits
+    /// no message. Nothing else may be asked on such a connection.
+    pub(super) doubt: Option<String>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,10 @@ impl Ahead {
         let steer = event["steer"]["id"].as_str();
         match kind {
             "response.steer.accepted" => {
-                let one = self.unanswered()?;
+                let Some(one) = self.unanswered() else {
+                    self.doubt.get_or_insert_with(String::new);
+                    return Some(Told::Other);
+                };
                 (one.steer, one.fate) = (steer.map(str::to_owned), Fate::Accepted);
                 Some(Told::Accepted(one.item.id.clone()))
             }
@@ -83,6 +89,7 @@ impl Ahead {
             "response.steer.pending" => Some(Told::Other),
             // A server that knows no steering has no other word for it.
             "error" if self.unanswered().is_some() => {
+                self.doubt = Some(event.to_string());
                 self.failed(None, &event["error"]);
                 Some(Told::Other)
             }
@@ -183,10 +190,14 @@ mod tests {
             let mut ahead = sent(&["one"]);
             ahead.send(Arc::new(UserItem::new("two".into(), vec![])));
             assert_eq!(ahead.event(kind, &json!({ "error": error })), Some(Told::Other));
+            assert_eq!(ahead.doubt.is_some(), kind == "error", "it may have been about the answer");
             assert!(ahead.is_open(), "the first is still there");
             assert_eq!(ahead.end("w"), [Steered::returned("one".into(), "w"), Steered::returned("two".into(), "no")]);
         }
         assert_eq!(Ahead::default().event("error", &json!({})), None, "an error of the answer itself");
+        let mut late = Ahead::default();
+        late.event("response.steer.accepted", &json!({"steer": {"id": "st"}}));
+        assert!(late.doubt.is_some(), "the provider has something that we do not know of");
         assert_eq!(sent(&["one"]).event("response.output_text.delta", &json!({})), None);
     }
 

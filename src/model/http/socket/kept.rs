@@ -12,7 +12,7 @@ use std::{
 use super::line::Line;
 use crate::{
     lock::Lock,
-    model::{AnswerPart, History, Item, Params, Request, ToolSpec, UserItem},
+    model::{AnswerPart, History, Item, Params, Request, ToolSpec, UserItem, responses::is_reminded},
     words::ids::SessionId,
 };
 
@@ -69,7 +69,7 @@ impl Asked {
             system: request.system.clone(),
             tools: request.tools.clone(),
             history: request.history.clone(),
-            reminded: request.reminder.is_some(),
+            reminded: is_reminded(request),
             params: request.params.clone(),
         }
     }
@@ -80,12 +80,8 @@ impl Came {
     /// of the request before, the answer and the messages, and nothing else.
     pub(super) fn is_continued_by(&self, next: &Request) -> bool {
         let Asked { system, tools, history, reminded, params } = &self.asked;
-        let is_same = system == &next.system && tools == &next.tools && !reminded && next.reminder.is_none();
-        // The answer that runs has the limit of the request before.
-        let (had, wanted) = (params.max_output, next.params.max_output);
-        let has_room = had == wanted || had.zip(wanted).is_some_and(|(had, wanted)| had < wanted);
-        let unlimited = |params: &Params| Params { max_output: None, ..params.clone() };
-        if !is_same || !has_room || unlimited(params) != unlimited(&next.params) {
+        let is_same = system == &next.system && tools == &next.tools && !reminded && !is_reminded(next);
+        if !is_same || params != &next.params {
             return false;
         }
         let before = history.len();
@@ -194,7 +190,7 @@ mod tests {
         assert!(!other(|next| next.system = "another".into()), "the system prompt");
         assert!(!other(|next| next.reminder = Some("last step".into())), "a reminder");
         assert!(!other(|next| next.params.temperature = Some(0.5)), "the options");
-        assert!(!other(|next| next.params.max_output = Some(10)), "a limit that it does not have");
+        assert!(!other(|next| next.params.max_output = Some(10)), "another limit");
         assert!(!other(|next| next.history.push(Item::User(said("three")))), "a message more");
     }
 
@@ -210,15 +206,5 @@ mod tests {
         assert!(!came.is_continued_by(&next(vec![one()])), "the answer is gone");
         assert!(!came.is_continued_by(&Request::new([half(), one()].into_iter().collect())), "a summary");
         assert!(!came.is_continued_by(&next(vec![half(), one(), half()])), "an answer more");
-    }
-
-    #[test]
-    fn a_limit_may_grow() {
-        let mut came = came(vec![text("half")], &["one"]);
-        let mut next = next(vec![answer(vec![text("half")]), Item::User(said("one"))]);
-        for (had, wanted, fits) in [(Some(5), Some(9), true), (Some(9), Some(5), false), (Some(9), None, false)] {
-            (came.asked.params.max_output, next.params.max_output) = (had, wanted);
-            assert_eq!(came.is_continued_by(&next), fits, "{had:?} {wanted:?}");
-        }
     }
 }

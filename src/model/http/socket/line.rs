@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use futures_util::{SinkExt as _, StreamExt as _};
-use reqwest::{StatusCode, Upgraded, header};
-use tokio::time::{Instant, timeout_at};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
+use reqwest::{Upgraded, header};
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -15,11 +15,11 @@ use tokio_tungstenite::{
     },
 };
 
-use super::super::{Clock, HttpModel, exchanges::Answered};
+use super::super::{HttpModel, exchanges::Answered};
 use crate::model::{Deltas, ErrorKind, ModelError};
 
-/// How long one connection is used. The provider closes it after an hour, in mid-answer.
-const USED_FOR: Duration = Duration::from_secs(50 * 60);
+/// How long one connection lives: then the provider closes it, in mid-answer too.
+const LIVES: Duration = Duration::from_secs(60 * 60);
 
 pub(super) struct Line {
     socket: WebSocketStream<Upgraded>,
@@ -29,8 +29,10 @@ pub(super) struct Line {
 /// What became of the wish for a WebSocket.
 pub(super) enum Made {
     Line(Box<Line>),
-    /// The server has none here.
-    None,
+    /// There is none here; `for_now`: it may be there the next time.
+    None {
+        for_now: bool,
+    },
 }
 
 impl Line {
@@ -38,7 +40,6 @@ impl Line {
     pub(super) async fn make(
         model: &HttpModel,
         trace: Option<&crate::words::trace::TraceContext>,
-        clock: &Clock,
         deltas: &mut dyn Deltas,
     ) -> Result<Made, ModelError> {
         let client = model.client.for_upgrade(model.url.scheme()).await?;
@@ -49,36 +50,49 @@ impl Line {
             .header(header::UPGRADE, "websocket")
             .header(header::SEC_WEBSOCKET_VERSION, "13")
             .header(header::SEC_WEBSOCKET_KEY, &key);
-        let sent = timeout_at(clock.until(), model.with_headers(get, trace).send()).await;
-        let response = sent.map_err(|_| model.timed_out(clock))?.map_err(|error| model.not_sent(&error))?;
-        let is_refused = |status: StatusCode| {
-            matches!(status.as_u16(), 401 | 402 | 403 | 408 | 409 | 429)
-                || (status.is_server_error() && status.as_u16() != 501)
+        // Nothing was asked yet, so nothing was read, and the limit is that of a connection.
+        let limit = model.client.options().connect_timeout;
+        let no_line = |why: &str| {
+            let what = format!("made no WebSocket: {}", model.endpoint.quote(why));
+            model.endpoint.error(ErrorKind::Network, what)
+        };
+        let response = match timeout(limit, model.with_headers(get, trace).send()).await {
+            Err(_) => return Ok(Made::None { for_now: false }),
+            Ok(sent) => sent.map_err(|error| model.not_sent(&error))?,
         };
         let status = response.status();
-        if status != StatusCode::SWITCHING_PROTOCOLS && !is_refused(status) {
-            return Ok(Made::None);
-        }
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
-        deltas.head(status.as_u16(), &header);
-        if status != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(model.refused(&mut Answered::of_server(response, None)).await);
+        match status.as_u16() {
+            101 => {}
+            401 | 402 | 408 | 409 | 429 => {
+                deltas.head(status.as_u16(), &header);
+                return Err(model.refused(&mut Answered::of_server(response, None)).await);
+            }
+            // Something on the way may not let it through. What the server itself refuses, it refuses over HTTP too.
+            403 | 500 | 502..=599 => return Ok(Made::None { for_now: true }),
+            _ => return Ok(Made::None { for_now: false }),
         }
         if header("sec-websocket-accept").as_deref() != Some(derive_accept_key(key.as_bytes()).as_str()) {
-            let what = "answered the wish for a WebSocket with a wrong key: a proxy may have kept an old answer";
-            return Err(model.endpoint.error(ErrorKind::Protocol, what));
+            return Err(no_line("the answer to its key is wrong, as of a proxy that kept an old answer"));
         }
-        let upgraded = timeout_at(clock.until(), response.upgrade()).await;
-        let upgraded = upgraded.map_err(|_| model.timed_out(clock))?.map_err(|error| model.broken(&error))?;
+        let upgraded = match timeout(limit, response.upgrade()).await {
+            Err(_) => return Ok(Made::None { for_now: false }),
+            Ok(upgraded) => upgraded.map_err(|error| no_line(&error.to_string()))?,
+        };
         let most = Some(model.client.options().event_bytes_max);
         let config = WebSocketConfig::default().max_message_size(most).max_frame_size(most);
         let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await;
         Ok(Made::Line(Box::new(Line { socket, made: Instant::now() })))
     }
 
-    /// Whether another request may be made on it.
-    pub(super) fn is_young(&self) -> bool {
-        self.made.elapsed() < USED_FOR
+    /// Whether another request, which may take this long, may be made on it.
+    pub(super) fn has(&self, time: Duration) -> bool {
+        self.made.elapsed().saturating_add(time) < LIVES
+    }
+
+    /// Whether something has come that nobody asked for, such as an end.
+    pub(super) fn is_spoken_to(&mut self) -> bool {
+        self.next().now_or_never().is_some()
     }
 
     pub(super) async fn send(&mut self, text: String) -> Result<(), Error> {
