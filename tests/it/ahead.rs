@@ -9,14 +9,17 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use tamtam::{
     Delivery, Event, EventKind, EventStream, Message, Outcome, Runtime, Session, SessionOptions, Steering,
-    model::{Api, Item, Provider, Router},
+    model::{
+        Api, Delta, Deltas, Endpoint, ErrorKind, HttpModel, HttpOptions, Item, Model, Provider, Request, Router,
+        UserItem,
+    },
     permission::{Action, Rule, Ruleset},
-    session::{Ahead, Next},
+    session::{Ahead, Finish, Next},
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
 
 use crate::support::{
-    fault_server::FaultServer,
+    fault_server::{Act, FaultServer},
     socket_server::{Border, Does, Plan, SocketServer},
     streams::answer,
     taped,
@@ -50,7 +53,7 @@ impl Tool for Look {
 async fn runtime(folder: &Path, url: &str) -> Runtime {
     let mut provider = Provider::custom("p", Api::OpenAiResponses, url);
     provider.quirks.websocket = true;
-    let mut options = tamtam::model::HttpOptions::default();
+    let mut options = HttpOptions::default();
     options.end_timeout = Duration::from_millis(300);
     let router = Router::new(options).with(provider);
     let builder = Runtime::builder().store(folder.join("store")).models(Arc::new(router), "p/m".parse().unwrap());
@@ -215,9 +218,12 @@ async fn a_connection_may_end_anywhere() {
         // The first word must come, or nobody steers.
         let nth = if at == Word { 2 } else { 1 };
         plan.cuts = Box::new(move |border, count| border == at && count == nth);
-        let (lines, server, _) = steered(plan, &["steer one"]).await;
+        let (lines, server, events) = steered(plan, &["steer one"]).await;
         assert!(lines.len() >= 3, "{at:?}: {lines:?}");
-        assert!(server.counts().0 >= 1, "{at:?}");
+        assert_eq!(server.counts().0, if at == Whole { 1 } else { 2 }, "{at:?}");
+        // What the server began ahead, and broke off, was no request of ours. (What failed before the first word is not in these.)
+        let failed = events.iter().filter(|event| matches!(event.kind, EventKind::RequestFailed { .. })).count();
+        assert_eq!(failed, usize::from(matches!(at, Word | Steered | Accepted)), "{at:?}");
     });
     futures_util::future::join_all(cut).await;
 }
@@ -283,9 +289,7 @@ async fn what_would_change_the_request_is_not_sent_ahead() {
 async fn a_server_without_websockets_is_asked_over_http() {
     let folder = taped::folder();
     let server = FaultServer::answering(|seen, _| match seen.head.starts_with("GET ") {
-        true => vec![crate::support::fault_server::Act::Send(
-            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
-        )],
+        true => vec![Act::Send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec())],
         false => answer(Api::OpenAiResponses, "said", &[]),
     })
     .await;
@@ -306,7 +310,7 @@ async fn a_refusal_of_the_handshake_is_the_answer() {
     let server = FaultServer::answering(|_, _| {
         let body = r#"{"error":{"message":"this key is not known"}}"#;
         let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        vec![crate::support::fault_server::Act::Send(head.into_bytes())]
+        vec![Act::Send(head.into_bytes())]
     })
     .await;
     let runtime = runtime(folder.path(), &server.url()).await;
@@ -331,4 +335,67 @@ async fn turns_of_a_session_share_a_connection() {
     let lines = lines(&session).await;
     assert_eq!(judge(&server, &lines, &[]), Vec::<String>::new());
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// An error that names no message may be about the answer: where nothing more comes, it is, with its status and its wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_beside_a_message_is_not_swallowed() {
+    let (lines, _, events) = steered(Plan::new(&[Does::Breaks, Does::Takes], 1), &["steer one"]).await;
+    let failed = events.iter().find_map(|event| match &event.kind {
+        EventKind::RequestFailed { kind, .. } => Some(*kind),
+        _ => None,
+    });
+    assert_eq!(failed, Some(ErrorKind::RateLimited), "{lines:?}");
+}
+
+/// A server that knows no steering goes on, and nothing else is asked on a connection that was misunderstood.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_in_doubt_is_not_used_again() {
+    let (_, server, events) = steered(Plan::new(&[Does::KnowsNone], 1), &["steer one"]).await;
+    assert_eq!(server.counts(), (2, 2));
+    assert!(!events.iter().any(|event| matches!(event.kind, EventKind::RequestFailed { .. })));
+}
+
+/// What stands between may let no WebSocket through today: it is asked for again the next time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_websocket_that_is_forbidden_on_the_way_is_asked_for_again() {
+    let folder = taped::folder();
+    let server = FaultServer::answering(|seen, _| match seen.head.starts_with("GET ") {
+        true => vec![Act::Send(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n".to_vec())],
+        false => answer(Api::OpenAiResponses, "said", &[]),
+    })
+    .await;
+    let runtime = runtime(folder.path(), &server.url()).await;
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().text, "said");
+    }
+    let heads: Vec<_> = server.seen().iter().map(|seen| seen.head[..4].to_owned()).collect();
+    assert_eq!(heads, ["GET ", "POST", "GET ", "POST"]);
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// What a governor reads from the head of an answer is said for each answer, over a new connection and over a kept one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_answer_has_a_head() {
+    struct Heads(Vec<u16>);
+    impl Deltas for Heads {
+        fn head(&mut self, status: u16, _: &dyn Fn(&str) -> Option<String>) {
+            self.0.push(status);
+        }
+
+        fn delta(&mut self, _: Delta) {}
+    }
+    let server = SocketServer::start(Plan::new(&[Does::Takes], 0)).await;
+    let mut endpoint = Endpoint::new(Api::OpenAiResponses, "p", server.url(), "m");
+    endpoint.quirks.websocket = true;
+    let model = HttpModel::new(endpoint, HttpOptions::default()).unwrap();
+    let mut request = Request::new([Item::User(UserItem::new("go".into(), message("go").parts))].into_iter().collect());
+    request.session = Some("one".parse().unwrap());
+    let mut heads = Heads(Vec::new());
+    for _ in 0..2 {
+        assert_eq!(model.stream(&request, &mut heads).await.unwrap().finish, Finish::Stop);
+    }
+    assert_eq!(heads.0, [200, 200]);
+    assert_eq!(server.counts(), (1, 2));
 }

@@ -32,6 +32,8 @@ pub(crate) enum Does {
     SendsBack,
     /// Knows no such event.
     KnowsNone,
+    /// Fails over all of it at that moment, and says so in an event that names no message.
+    Breaks,
     /// Takes it, and ends its answer in a call.
     Calls,
     /// Takes it, stops, and says nothing more.
@@ -281,6 +283,13 @@ impl Talk {
                 let steer = json!({"previous_response_id": parent, "input": event["input"]});
                 self.send(json!({"type": "response.steer.failed", "steer": steer, "error": error})).await?;
                 Ok((now, None))
+            }
+            Does::Breaks => {
+                // A type that says little, and a status that says enough.
+                let error = json!({"type": "invalid_request_error", "message": "slow down"});
+                let headers = json!({"Retry-After": "0.01"});
+                self.send(json!({"type": "error", "status": 429, "error": error, "headers": headers})).await?;
+                std::future::pending().await
             }
             Does::KnowsNone => {
                 let error = json!({"type": "invalid_request_error", "message": "unknown event: response.steer"});
