@@ -20,7 +20,7 @@ use crate::{
     runtime::Runtime,
     session::Session,
     supervisor::{AdminError, Done, ExitReason, Happening, NodeState, Status, SupervisorHandle, node_state::Role},
-    tape::TapeError,
+    tape::{Mark, TapeError},
     words::ids::SessionId,
 };
 
@@ -138,7 +138,8 @@ impl Operator {
         .await
     }
 
-    /// Starts a parked node again, with its crashes forgotten, also a session that an earlier runtime parked.
+    /// Starts a parked node again, with its crashes forgotten, also a session that an earlier runtime parked, or another one on the
+    /// same store. Runtimes that started while the session was parked go on refusing it, until the lever is pulled there too.
     ///
     /// # Errors
     /// [`OperateError::NotParked`]; others of [`OperateError`].
@@ -234,6 +235,13 @@ impl Operator {
         shared.write_parked(id).await
     }
 
+    /// Whether the store says that a session is parked. Another runtime on it may have parked the session since this one started.
+    async fn is_marked(&self, session: &SessionId) -> Result<bool, TapeError> {
+        let (shared, session) = (self.runtime.inner.shared.clone(), session.clone());
+        let marks = tokio::task::spawn_blocking(move || shared.store.marks(Mark::Parked, Some(&session)));
+        Ok(!marks.await.map_err(TapeError::lost)??.is_empty())
+    }
+
     /// The session with this id that has no place in the tree: it sleeps, or an earlier runtime parked it. Or there is none.
     fn absent(&self, id: &str) -> Option<SessionId> {
         id.parse().ok().filter(|_| self.runtime.inner.shared.registry.find(id).is_none())
@@ -254,9 +262,17 @@ impl Operator {
     }
 
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
-        let slots = &self.runtime.inner.shared.slots;
-        if let Some(session) = self.absent(id).filter(|session| slots.why_parked(session).is_some()) {
-            return self.wake(&session).await;
+        let shared = &self.runtime.inner.shared;
+        if let Some(session) = self.absent(id) {
+            let unread = |error: TapeError| OperateError::NotStarted {
+                id: id.to_owned(),
+                reason: ExitReason::StartFailed(error.to_string()),
+            };
+            if shared.slots.why_parked(&session).is_some() || self.is_marked(&session).await.map_err(unread)? {
+                let written = self.unpark_session(&session).await;
+                self.wake(&session).await?;
+                return written.map_err(|error| OperateError::NotNoted { id: id.to_owned(), error });
+            }
         }
         let Target { node, supervisor, session } = self.target(id)?;
         if node.status() != Status::Parked {

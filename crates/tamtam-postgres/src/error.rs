@@ -60,10 +60,12 @@ pub enum PostgresError {
         session: SessionId,
     },
     /// So many nodes in a row died while they had this session, without an entry on its tape, that it is kept stopped: it is parked,
-    /// on all nodes, until somebody unparks it.
+    /// on all nodes, until somebody unparks it. A node that started while it was parked goes on refusing it until
+    /// [`Operator::unpark`](tamtam::runtime::Operator::unpark) is pulled there, or the node starts again.
     #[error(
         "session {session} is parked: {deaths} nodes in a row died while they had it, and left no entry; look why (memory, a tool that \
-         ends its process), then unpark it (TapeStoreExt::unpark)"
+         ends its process), then unpark it (Operator::unpark, on each node that started while it \
+         was parked)"
     )]
     Deadly {
         /// Which session.
@@ -116,6 +118,11 @@ impl PostgresError {
         matches!(self, PostgresError::Unreachable { .. })
     }
 
+    /// Whether a lock was not to be had in time.
+    pub(crate) fn is_locked_out(&self) -> bool {
+        matches!(self, PostgresError::Refused { code, .. } if code == SqlState::LOCK_NOT_AVAILABLE.code())
+    }
+
     /// Whether the same may succeed at once: the server resolved a conflict by refusing one side.
     pub(crate) fn is_conflict(&self) -> bool {
         let conflicts = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
@@ -146,6 +153,9 @@ fn next_step(code: &str) -> &'static str {
     match code {
         "25006" => ": this server only reads, connect to the primary (target_session_attrs=read-write)",
         "42501" => ": grant the role what tamtam_postgres::migrate lists",
+        "55P03" => {
+            ": something reads or changes a table for long, find it in pg_stat_activity; run it again when that has ended"
+        }
         "57014" => ": the statement took longer than its limit, look for locks in pg_stat_activity",
         "28P01" | "28000" => ": check user and password",
         "3D000" => ": create the database",

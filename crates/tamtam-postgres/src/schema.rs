@@ -12,9 +12,17 @@
 //! Only rows of `sessions` change in place, without an index on what changes, so that a heartbeat leaves no new entry in an index.
 //! A change must be a new migration: those that ran are never edited, and older hosts refuse a newer schema.
 
+use std::time::Duration;
+
 use tokio_postgres::{Client, NoTls};
 
 use crate::{PostgresError, PostgresOptions, thread::on_a_thread};
+
+/// How often a migration tries to lock its tables, for [`LOCK_WAIT`] each, and how long it waits between two tries.
+const TRIES: u32 = 3;
+const TRY_WAIT: Duration = Duration::from_secs(1);
+/// A change of a table waits behind everything that reads it, and everything that comes later waits behind the change: all nodes.
+const LOCK_WAIT: &str = "set local lock_timeout = '2s'";
 
 /// The version of the tables that this library needs: the number of migrations.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
@@ -78,6 +86,9 @@ alter table $schema.sessions add column deaths integer not null default 0, add c
 /// Makes the tables, or brings them to the version that this library needs, in one transaction. Does nothing if they are. Several
 /// hosts may call it at once: one does the work, and the others wait. Returns the version that the tables had; 0 for none.
 ///
+/// Nodes that run are held up for two seconds at a time at most: a migration that does not get at a table so long gives way, tries
+/// again twice, and then fails as [`Refused`](PostgresError::Refused) with SQLSTATE 55P03, about 8 s after the first try.
+///
 /// Call it as the role that owns the schema, or may create it. The role of a running host needs less:
 ///
 /// ```sql
@@ -97,7 +108,14 @@ pub fn migrate(options: &PostgresOptions) -> Result<i32, PostgresError> {
     on_a_thread(async {
         let (mut client, connection) = config.connect(NoTls).await.map_err(|error| refused(&error))?;
         let driven = tokio::spawn(connection);
-        let found = run(&mut client, &options.schema).await;
+        let mut found = run(&mut client, &options.schema).await;
+        for _ in 1..TRIES {
+            if !matches!(&found, Err(error) if error.is_locked_out()) {
+                break;
+            }
+            tokio::time::sleep(TRY_WAIT).await;
+            found = run(&mut client, &options.schema).await;
+        }
         drop(client);
         let _ = driven.await;
         found
@@ -114,6 +132,7 @@ async fn run(client: &mut Client, schema: &str) -> Result<i32, PostgresError> {
         async |sql: &str| transaction.batch_execute(&in_schema(sql, schema)).await.map_err(|error| refused(&error));
     // Held until the end of the transaction.
     execute("select pg_advisory_xact_lock(hashtext('tamtam.migrate'), hashtext('$schema'))").await?;
+    execute(LOCK_WAIT).await?;
     let found = version(transaction.client(), schema).await?;
     if found > VERSION {
         return Err(PostgresError::Newer { schema: schema.to_owned(), found, known: VERSION });

@@ -174,13 +174,17 @@ impl Share {
         let texts = |sessions: Vec<&SessionId>| -> Vec<String> {
             sessions.into_iter().map(|session| session.as_str().to_owned()).collect()
         };
-        let (at_work, paused) = {
+        let (at_work, paused, pause_ends) = {
             let (mut work, now) = (self.work(), Instant::now());
             // Kept beyond their end, to be doubled where the next try fails as well.
             work.pauses.retain(|_, (until, _)| *until + UNOPENED_PAUSE_MAX > now);
             mine.extend(work.at_work.iter().cloned());
-            let paused = work.pauses.iter().filter(|(_, (until, _))| *until > now).map(|(session, _)| session);
-            (texts(work.at_work.iter().collect()), texts(paused.collect()))
+            let (paused, ends): (Vec<_>, Vec<_>) = work
+                .pauses
+                .iter()
+                .filter_map(|(session, (until, _))| (*until > now).then_some((session, *until)))
+                .unzip();
+            (texts(work.at_work.iter().collect()), texts(paused), ends.into_iter().min())
         };
         let is_open = !self.drains.load(Ordering::Relaxed);
         let room = if is_open { self.sessions_max.saturating_sub(mine.len()) } else { 0 };
@@ -193,10 +197,11 @@ impl Share {
                 Ok((sessions, rows.iter().find_map(|row| row.get::<_, Option<f64>>(1))))
             })
         });
-        // Asked again with the next look.
-        let (sessions, lease_ends) = due.await.unwrap_or_default();
+        // What it was told of is lost with this look.
+        let Ok((sessions, lease_ends)) = due.await else { return (Vec::new(), shared.look.min(PAUSE_MIN)) };
         let lease_ends = lease_ends.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.001)).ok());
-        (sessions, lease_ends.map_or(shared.look, |left| left.min(shared.look)))
+        let pause_ends = pause_ends.map(|end| end.saturating_duration_since(Instant::now()));
+        (sessions, [lease_ends, pause_ends].into_iter().flatten().fold(shared.look, Duration::min))
     }
 
     async fn serve(self: Arc<Share>, session: SessionId) {
@@ -204,24 +209,24 @@ impl Share {
         let mut work = self.work();
         work.at_work.remove(&session);
         match given {
-            Ok(()) => {
-                work.pauses.remove(&session);
-                // What came since the last look at its rows.
-                self.wakes.notify_one();
-            }
+            Ok(()) => drop(work.pauses.remove(&session)),
             Err(pause_max) => {
                 let last = work.pauses.get(&session).map(|(_, pause)| *pause);
                 let pause = last.map_or(PAUSE_MIN, |last| last * 2).min(pause_max);
                 work.pauses.insert(session, (Instant::now() + pause, pause));
             }
         }
+        // For what came since the last look at its rows, or for the end of the pause.
+        self.wakes.notify_one();
     }
 
     /// Gives a session its messages, in order. Where it could not take some, the error is how long at most it is left alone.
     async fn give_all(&self, session: &SessionId) -> Result<(), Duration> {
         if let Err(error) = self.runtime.open(session).await {
             self.drains.fetch_or(matches!(error, OpenError::Closed), Ordering::Relaxed);
-            return Err(UNOPENED_PAUSE_MAX);
+            // Another node was quicker: nothing is wrong with the session, and the next look finds it where it is free again.
+            let is_lost_race = matches!(error, OpenError::Tape(TapeError::Claimed { .. }));
+            return Err(if is_lost_race { PAUSE_MIN } else { UNOPENED_PAUSE_MAX });
         }
         let mut full = BTreeSet::new();
         loop {

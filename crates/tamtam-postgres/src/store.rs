@@ -94,15 +94,16 @@ where (s.expires <= clock_timestamp() or s.node = excluded.node)
     and not exists (select from $schema.entries e where e.session = s.session)
 returning epoch";
 
-/// The owner before died where its lease ran out, and was not ended. It counts if it left no entry; past the bound (`$6`) the count
-/// stays until the session is unparked.
+/// The owner before died where its lease ran out, and was not ended. It counts if it left no entry, and an entry ends the count,
+/// whoever claims next; past the bound (`$6`) the count stays until the session is unparked.
 const CLAIM: &str = "
 update $schema.sessions s
 set epoch = nextval('$schema.epochs'), node = $2, pid = $3, host = $4,
     expires = clock_timestamp() + make_interval(secs => $5::float8),
     deaths = case
-        when s.deaths >= $6 or s.node = $2 then s.deaths
+        when s.deaths >= $6 then s.deaths
         when s.expires = '-infinity' or l.seq > s.claimed_seq then 0
+        when s.node = $2 then s.deaths
         else s.deaths + 1 end,
     claimed_seq = l.seq
 from (select coalesce((select max(seq) from $schema.entries where session = $1), 0) as seq) l
@@ -116,6 +117,12 @@ with parked as (
     values ('parked', $1, '', json_build_object('time', (extract(epoch from clock_timestamp()) * 1000)::bigint, 'why', $3::text)::text)
     on conflict (mark, session, fork) do nothing)
 update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
+
+/// Removes a mark, and the count of deaths with that of a parked session: in one statement, or a session whose mark is gone would be
+/// parked again by its next claim. The row comes first, as in [`PARK`].
+const UNMARK: &str = "
+with removed as (delete from $schema.marks where mark = $1 and session = $2 and fork = $3)
+update $schema.sessions set deaths = 0 where session = $2 and $1 = 'parked' and deaths > 0";
 
 const RELEASE: &str = "update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
 
@@ -371,12 +378,7 @@ impl TapeStore for Postgres {
         }
         let word = word(mark)?;
         self.node.pool.run("remove a mark", async |client| {
-            let sql = "delete from $schema.marks where mark = $1 and session = $2 and fork = $3";
-            client.execute(&self.sql(sql), &[&word, &session.as_str(), &fork(mark, about)]).await?;
-            if mark == Mark::Parked {
-                let forget = "update $schema.sessions set deaths = 0 where session = $1 and deaths > 0";
-                client.execute(&self.sql(forget), &[&session.as_str()]).await?;
-            }
+            client.execute(&self.sql(UNMARK), &[&word, &session.as_str(), &fork(mark, about)]).await?;
             Ok(())
         })
     }

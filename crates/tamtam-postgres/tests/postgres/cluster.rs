@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tamtam::{
-    Delivery, Message, MessageId, Outcome, Runtime, Seq, SessionId, Steering,
+    Delivery, Message, MessageId, OpenError, Outcome, Runtime, Seq, SessionId, Steering,
+    runtime::OperateError,
     session::{Labels, Record},
     tape::{TapeError, TapeStoreExt as _},
 };
@@ -12,7 +13,7 @@ use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions, 
 use crate::{
     ownership::rows,
     processes::{CHILD, Process},
-    server::{shared, sql},
+    server::{comes_true, shared, sql},
     sessions::{
         harness::{Engine, Tools, seen},
         node,
@@ -248,6 +249,51 @@ async fn what_waits_in_a_session_that_is_given_back_is_taken_by_who_is_told() {
     assert!(runtime.shutdown().await.is_empty());
     assert_eq!(over_in(&two.cluster, &with_turn, &turn.message).await.0, Outcome::Done);
     drop((engine, session));
+}
+
+/// Nobody looks for an hour: what a session could not take is tried again at the end of its pause.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_was_left_alone_is_tried_again_without_a_look() {
+    let options = shared().database().look(Duration::from_secs(3600));
+    let one = join(&options, "one").await;
+    one.runtime.create(one.engine.options()).await.unwrap();
+    one.runtime.passivate(&id()).await.unwrap();
+    let schema = &options.schema;
+    ask_server(format!("update {schema}.sessions set node = 'thief', expires = 'infinity'")).await;
+    let sent = one.cluster.send(&id(), "hello", Delivery::Queue).await.unwrap();
+    // As by a newer node.
+    ask_server(format!("update {schema}.inbox set body = 'new' || body")).await;
+    ask_server(format!(
+        "update {schema}.sessions set expires = '-infinity'; select pg_notify('tamtam_inbox_{schema}', '')"
+    ))
+    .await;
+    let session = one.runtime.session(&id());
+    assert!(tokio::task::spawn_blocking(move || comes_true(|| session.is_awake())).await.unwrap());
+    ask_server(format!("update {schema}.inbox set body = substr(body, 4)")).await;
+    assert_eq!(over(&one.cluster, &sent).await, (Outcome::Done, "re hello".to_owned()));
+}
+
+/// A lever on a node that was there before another node parked the session, and on one that started while it was parked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_another_node_parked_is_unparked_on_any() {
+    let options = shared().database();
+    let (one, two) = (node(&options, "one"), node(&options, "two"));
+    let ((first, _), (second, _)) = (one.start().await, two.start().await);
+    first.create(one.options()).await.unwrap();
+    first.passivate(&id()).await.unwrap();
+    second.open(&id()).await.unwrap();
+    second.operate().park("s").await.unwrap();
+    let three = node(&options, "three");
+    let (third, _) = three.start().await;
+    assert!(matches!(third.open(&id()).await, Err(OpenError::Parked { .. })));
+    first.operate().unpark("s").await.unwrap();
+    assert!(first.session(&id()).is_awake() && one.kept.parked_sessions().unwrap().is_empty());
+    assert!(matches!(third.open(&id()).await, Err(OpenError::Parked { .. })));
+    // Another node has it, and it is unparked here all the same.
+    assert!(matches!(third.operate().unpark("s").await, Err(OperateError::NotStarted { .. })));
+    first.passivate(&id()).await.unwrap();
+    third.open(&id()).await.unwrap();
+    assert!(matches!(third.operate().unpark("nobody").await, Err(OperateError::Unknown { .. })));
 }
 
 /// Nobody looks for an hour: a node that finds work with another node looks again at the end of that one's lease.

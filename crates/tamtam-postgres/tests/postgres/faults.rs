@@ -221,6 +221,26 @@ fn tables_are_made_once_and_a_later_version_is_refused() {
     assert_eq!(found, 21, "one found no tables, and seven found version 3");
 }
 
+/// A migration that cannot lock a table gives way, changes nothing, and says what to do; once the table is free it runs.
+#[test]
+fn a_migration_does_not_wait_behind_a_reader_for_ever() {
+    let options = shared().database();
+    let before = "alter table $.sessions drop column deaths, drop column claimed_seq; delete from $.migrations where version = 3";
+    sql(&shared().address(), &before.replace('$', &options.schema));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let reader = runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&shared().address(), tokio_postgres::NoTls).await.unwrap();
+        let driven = tokio::spawn(connection);
+        client.batch_execute(&format!("begin; select from {}.sessions", options.schema)).await.unwrap();
+        (client, driven)
+    });
+    let error = migrate(&options).unwrap_err();
+    assert!(matches!(&error, PostgresError::Refused { code, .. } if code == "55P03"), "{error}");
+    assert!(error.to_string().ends_with("run it again when that has ended"), "{error}");
+    runtime.block_on(reader.0.batch_execute("commit")).unwrap();
+    assert_eq!((migrate(&options).unwrap(), migrate(&options).unwrap()), (2, 3));
+}
+
 /// The grants of `migrate`'s documentation are enough, and rows of a tape cannot be changed with them.
 #[test]
 fn a_role_with_the_least_privileges_has_all_that_a_node_needs() {

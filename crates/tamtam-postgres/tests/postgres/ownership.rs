@@ -261,6 +261,12 @@ fn a_session_that_its_nodes_die_of_is_parked_and_stays_usable() {
     let [(session, why)] = &last.parked_sessions().unwrap()[..] else { panic!("it is parked") };
     assert_eq!(session, &id("s"));
     assert!(why.starts_with("session s is parked: 2 nodes in a row died"), "{why}");
+    // The mark and the count go together, or neither goes.
+    let alter = |what| sql(&shared().address(), &format!("alter table {}.sessions {what}", options.schema));
+    alter("add constraint counted check (deaths > 0) not valid");
+    last.unpark(&id("s")).unwrap_err();
+    assert_eq!(last.parked_sessions().unwrap().len(), 1);
+    alter("drop constraint counted");
     last.unpark(&id("s")).unwrap();
     let (mut tape, read) = Tape::load(&last, "s");
     assert_eq!(read, entries(1..=3));
@@ -273,6 +279,17 @@ fn a_session_that_its_nodes_die_of_is_parked_and_stays_usable() {
         drop(Tape::load(store, "s"));
         assert!(store.settle(LONG));
     }
+    // One dies; the next one writes, gives it back, and dies of it when it has it again: that is one death.
+    let kept = Tape::load(&last, "s");
+    dies();
+    let (mut tape, _) = Tape::load(&other, "s");
+    tape.append(&[entry(5)]).unwrap();
+    drop(tape);
+    assert!(other.settle(LONG));
+    let again = Tape::load(&other, "s");
+    dies();
+    assert_eq!(Tape::load(&open(), "s").1.len(), 5);
+    drop((kept, again));
 }
 
 /// The two nodes at one moment, many times: one of them has the session, and only that one writes.
