@@ -57,10 +57,10 @@ pub use children::link::{
     AskFrom, Down, DownReason, Link, NextTask, OpenTask, OpenTaskAsk, Origin, TaskAsk, TaskEnd, TaskOrder, Terms, Tie,
 };
 pub(crate) use children::tasks::never_made;
-pub use context::cached::{CacheMiss, CacheMissed};
-pub(crate) use context::cached::{Prefix, Sent};
 pub(crate) use context::compact::{Asked, prompt as compaction_prompt, reads_max};
 pub use context::compaction::{Compacted, CompactionReason, ContextState, Learned, OpenCompaction, Pin, Undone};
+pub use context::prefix::{CacheMiss, CacheMissed};
+pub(crate) use context::prefix::{Prefix, Sent};
 pub(crate) use decide::{Decision, decide, decide_and_watch};
 pub use delivery::{AskAnswer, Delivery, Grant, Granted, Scope, Steering};
 pub(crate) use env::{Env, EnvSeen, ModelSeen, Recorded, ToolsSeen, Windows, jitter_of, tools_tokens};

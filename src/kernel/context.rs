@@ -18,6 +18,7 @@ mod cut;
 mod files;
 pub(super) mod fullness;
 pub(super) mod pin;
+pub(super) mod prefix;
 mod prune;
 pub(super) mod sections;
 mod summary;

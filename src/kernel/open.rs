@@ -74,6 +74,9 @@ pub struct OpenRequest {
     /// The model in whose place it is asked, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FellBack>,
+    /// Whether a budget has it asked in the place of a model that it does not allow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) instead: bool,
     /// Whether it is the last that the turn may make.
     pub last: bool,
     /// Whether it was told to stop.

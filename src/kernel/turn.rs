@@ -1,7 +1,7 @@
 //! One turn of a session: its messages, its requests, its calls, and how it ends. The agent's loop runs in `advance.rs`.
 //!
 //! The folder decides which message is accepted and when it is read (`inbox.rs`), when the next request is made and again
-//! (`advance.rs`, `retry.rs`, `fallback.rs`), which calls of an answer run, wait for a person or are refused (`batch.rs`, `grants.rs`,
+//! (`advance.rs`, `retry.rs`, `chain.rs`), which calls of an answer run, wait for a person or are refused (`batch.rs`, `grants.rs`,
 //! `question.rs`, `repeats.rs`), which agent and tools are in force (`switch.rs`, `toolset.rs`), and what becomes of open work
 //! after a crash (`recover.rs`). `due.rs` names the tickets that need a worker.
 //!
@@ -14,6 +14,7 @@ pub(super) mod agent;
 pub(super) mod ahead;
 pub(super) mod answer_ask;
 pub(super) mod batch;
+mod chain;
 pub(super) mod due;
 pub(super) mod edit;
 pub(super) mod end;

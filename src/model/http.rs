@@ -199,11 +199,18 @@ impl HttpModel {
                 Ok(Ok(None)) => break,
                 // The model's words are complete; only bookkeeping is lost.
                 Ok(Err(_)) | Err(_) if reading.draft.is_complete => return reading.finish(),
-                Ok(Err(error)) => return Err(self.broken(&error)),
-                Err(_) => return Err(self.timed_out(clock)),
+                Ok(Err(error)) => {
+                    response.forget();
+                    return Err(self.broken(&error));
+                }
+                Err(_) => {
+                    response.forget();
+                    return Err(self.timed_out(clock));
+                }
             };
             bytes_read = bytes_read.saturating_add(chunk.len());
             if bytes_read > options.answer_bytes_max {
+                response.forget();
                 let what = format!("sent an answer of more than {} bytes", options.answer_bytes_max);
                 return Err(self.endpoint.error(ErrorKind::AnswerTooLarge, what));
             }
@@ -215,7 +222,10 @@ impl HttpModel {
                     None => {}
                 }
             }
-            let events = decoder.push(&chunk).map_err(|error| self.endpoint.error(ErrorKind::AnswerTooLarge, error))?;
+            let events = decoder.push(&chunk).map_err(|error| {
+                response.forget();
+                self.endpoint.error(ErrorKind::AnswerTooLarge, error)
+            })?;
             if std::mem::replace(&mut lines, decoder.lines) != decoder.lines {
                 clock.line();
             }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::Secret;
-use crate::words::secrets::{Wanted, begins_like_a_key, names, redacted};
+use crate::words::secrets::{Wanted, begins_like_a_key, blanked, names, redacted};
 
 /// The text that replaces a key that is known with less certainty.
 const MASK: &str = "[redacted]";
@@ -20,12 +20,23 @@ const KEY_NAMES: [&str; 2] = ["token", "key"];
 /// The fewest bytes of a request's key that is searched for.
 const OWN_KEY_BYTES_MIN: usize = 8;
 
+/// A text of the same length, with `*` for the given key and for keys of a known shape. It masks less than [`redact`]: a word that is
+/// less certainly a key stays.
+#[must_use]
+pub(crate) fn blank(text: &[u8], key: Option<&Secret>) -> Vec<u8> {
+    blanked(&wanted(key), text)
+}
+
+/// The keys that are looked for: the own one, and the shapes.
+fn wanted(key: Option<&Secret>) -> Arc<Wanted> {
+    let own = key.map(Secret::reveal).filter(|key| key.len() >= OWN_KEY_BYTES_MIN);
+    Arc::new(Wanted::new(&own.map(Box::from).into_iter().collect::<Vec<_>>()))
+}
+
 /// Masks the keys in a text: the given key, words that begin like a key, and values that follow the name of a key.
 #[must_use]
 pub(crate) fn redact(text: &str, key: Option<&Secret>) -> String {
-    let own = key.map(Secret::reveal).filter(|key| key.len() >= OWN_KEY_BYTES_MIN);
-    let wanted = Wanted::new(&own.map(Box::from).into_iter().collect::<Vec<_>>());
-    let (passed, _) = redacted(&Arc::new(wanted), text.as_bytes());
+    let (passed, _) = redacted(&wanted(key), text.as_bytes());
     let text = String::from_utf8_lossy(&passed);
     let mut out = String::with_capacity(text.len());
     let mut rest = &*text;

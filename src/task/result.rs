@@ -101,8 +101,8 @@ pub struct TaskProvenance {
     pub agent: String,
     /// Its model, as `provider/model`.
     pub model: String,
-    /// What the child read for the task: files with `read`, and pages with `web_fetch`, in the order in which they were first read
-    /// and each once; the newest 64.
+    /// What the child read for the task: files with `read`, and pages with `web_fetch`, in the order in which they were first
+    /// asked for, and each once; the newest 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<ContextRef>,
 }

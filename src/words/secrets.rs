@@ -34,6 +34,15 @@ pub(crate) fn redacted(wanted: &Arc<Wanted>, text: &[u8]) -> (Vec<u8>, Vec<Strin
     (out, taken)
 }
 
+/// A text of the same length, with each byte of a key as a `*`.
+#[cfg(any(test, feature = "_wire"))]
+pub(crate) fn blanked(wanted: &Arc<Wanted>, text: &[u8]) -> Vec<u8> {
+    let (mut scanner, mut out) = (Scanner::new(wanted.clone()).with_blanks(), Vec::with_capacity(text.len()));
+    scanner.push(text, &mut out);
+    scanner.finish(&mut out);
+    out
+}
+
 /// The mark that `new` has more often than `old`, if there is one.
 #[cfg(any(test, all(unix, feature = "tools")))]
 pub(crate) fn new_mark(old: &str, new: &str) -> Option<String> {

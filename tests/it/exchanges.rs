@@ -9,7 +9,7 @@ use tamtam::{
 };
 
 use crate::support::{
-    fault_server::{Act, FaultServer, refusal},
+    fault_server::{Act, FaultServer, chunk, chunked_head, refusal},
     streams::answer,
     taped,
 };
@@ -79,4 +79,20 @@ async fn what_was_recorded_is_played_without_a_server() {
     std::fs::write(&file, "{}").unwrap();
     let bad = Exchanges::play(&file).err().unwrap();
     assert!(bad.kind == ErrorKind::InvalidRequest && bad.message.contains("line 1"), "{bad}");
+}
+
+/// An answer that breaks off is not recorded: the file plays the one that came whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_breaks_off_is_not_recorded() {
+    let folder = taped::folder();
+    let file = folder.path().join("exchanges.jsonl");
+    let half = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n";
+    let broken = vec![chunked_head(), chunk(half), Act::Wait(Duration::from_millis(20)), Act::Reset];
+    let server = FaultServer::start([broken, answer(Api::OpenAiChat, "whole", &[])]).await;
+    let recorded = talk(folder.path(), &server.url(), Exchanges::record(&file).unwrap(), &["one?"]).await;
+    assert_eq!((server.seen().len(), texts(&recorded)), (2, vec![("whole", &Outcome::Done)]));
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.lines().count() == 1 && !text.contains("half"), "{text}");
+    let played = talk(folder.path(), &server.url(), Exchanges::play(&file).unwrap(), &["one?"]).await;
+    assert_eq!(texts(&played), texts(&recorded));
 }

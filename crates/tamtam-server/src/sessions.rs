@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use tamtam::{
     Receipt, Seq, Session, SessionId, SessionOptions,
+    model::Params,
     ops::{ListedSession, SessionCursor, SessionQuery},
     runtime::{Deletion, Kind},
     session::{Labels, ShownLimits, ShownSpent, State as Conversation},
@@ -94,7 +95,14 @@ fn options(app: &App, scope: &Scope, new: &NewSession) -> Answered<SessionOption
 fn as_agent(host: SessionOptions, agent: &tamtam::runtime::Agent) -> Answered<SessionOptions> {
     let mut options = SessionOptions::from_agent(agent, &host.workspace).map_err(Problem::invalid)?;
     options.system = host.system.or(options.system);
-    options.params.answer_schema = host.params.answer_schema;
+    if options.model.is_none() {
+        // A chain stands behind its model: an agent with a model of its own has its own chain, or none.
+        options.model = host.model;
+        if options.fallback.is_empty() {
+            options.fallback = host.fallback;
+        }
+    }
+    options.params = params_as_agent(host.params, options.params);
     options.tools = host.tools.or(options.tools);
     options.date = host.date;
     (options.rules, options.rules_below, options.granted) = (host.rules, host.rules_below, host.granted);
@@ -104,6 +112,20 @@ fn as_agent(host: SessionOptions, agent: &tamtam::runtime::Agent) -> Answered<Se
     options.task_queue_max = host.task_queue_max;
     options.steps_max = host.steps_max.or(options.steps_max);
     Ok(options)
+}
+
+/// What the agent asks of its model, and of what it leaves out what the host says. An answer is no longer than both allow.
+fn params_as_agent(host: Params, agent: Params) -> Params {
+    let mut params = agent;
+    params.temperature = params.temperature.or(host.temperature);
+    params.top_p = params.top_p.or(host.top_p);
+    params.max_output = [params.max_output, host.max_output].into_iter().flatten().min();
+    params.thinking = params.thinking.or(host.thinking);
+    params.answer_schema = host.answer_schema.or(params.answer_schema);
+    if params.options.is_null() {
+        params.options = host.options;
+    }
+    params
 }
 
 /// The labels, with those of the scope. A client cannot choose others in their place.

@@ -76,10 +76,12 @@ impl State {
         self.move_ahead(&[]);
         // The wait before a retry ends when its request is made.
         self.open.retain(|open| !matches!(open, Open::Wait(_)));
+        let prepared = self.prepared_before(request.attempt);
         let opened = OpenRequest {
             model: request.model.clone(),
             attempt: request.attempt,
             fallback: request.fallback.clone(),
+            instead: request.instead.is_some(),
             last: request.last,
             closing: false,
             estimated: request.estimated,
@@ -91,8 +93,8 @@ impl State {
             tools: self.settings.allowed_tools(),
             masked: request.masked.clone(),
             misfit: self.turn.as_ref().and_then(|turn| turn.misfit.clone()),
-            prefix: Some(self.prefix_of(request, entry.time).into()),
-            prepared: self.prepared_before(request.attempt),
+            prefix: Some(self.prefix_of(request, prepared.as_deref(), entry.time).into()),
+            prepared,
         };
         Arc::make_mut(&mut self.context).fullness = Fullness { used: request.used, usable: request.usable };
         self.open.insert(entry.seq, Open::Request(opened));

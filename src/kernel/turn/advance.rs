@@ -233,6 +233,9 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
     let by_window = room.answer_max(used, wanted);
     let Some(fit) = spending::for_request(draft, &model, by_window.unwrap_or(wanted)) else { return };
     let Fit { model, price, reserved, output_max, instead } = fit;
+    // The model that a budget asks instead stands in no model's place of the chain.
+    let fallen = turn.fallen.as_ref().filter(|_| instead.is_none());
+    let fallback = fallen.map(|fallen| fallen.why.clone());
     let max_output = output_max.or(by_window);
     let system = short_hash(draft.state.system().as_bytes());
     let tools = match last {
@@ -269,7 +272,7 @@ fn open_request(draft: &mut Draft<'_>, attempt: u32) {
         reserved,
         max_output,
         instead,
-        fallback: turn.fallen.as_ref().map(|fallen| fallen.why.clone()),
+        fallback,
         hash,
     };
     // The entry changes the turn, which would be copied as long as it is held here.

@@ -1,26 +1,13 @@
-//! The models that a turn goes on with where its model fails: the chain of an agent ([`Fallback`]), and which model of it has the
-//! step.
+//! The chain of models of an agent as data: the models ([`Fallback`]), which of them has the turn ([`Fallen`]), and in whose place one
+//! is asked ([`FellBack`]). What follows from it is in `chain.rs`.
 //!
-//! ```text
-//! a request fails ──another try may help──► waits, the same model
-//!                 └─none is left──► the next model of the chain that stands in for this failure ──► its request
-//!                                   └─there is none──► the turn fails
-//! ```
-//!
-//! `request_failed` names the model that has the step from then on, and each request of such a model says in whose place it is asked,
-//! and why ([`FellBack`]). It keeps the turn; the next turn begins with the first model again. A message or an agent that brings a
-//! model, and a change of the model or of the chain, take the turn back. The tries of one step are numbered through, and each model
-//! has all of its retries.
-//!
-//! A change must keep that a chain only goes forward within a turn, or two models that are down would hand a step to and fro; and that
-//! what follows from a fall is decided from the state, because a torn write may leave `request_failed` alone.
+//! All types here are stored formats: do not rename or retype a field or a variant, and give each new field a serde default.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::{
-    kernel::{OpenRequest, Settings, State},
     model::{ErrorKind, RetryClass},
     words::message::ModelRef,
 };
@@ -94,7 +81,7 @@ impl Fallback {
         self
     }
 
-    fn stands_in_for(&self, kind: ErrorKind) -> bool {
+    pub(in crate::kernel) fn stands_in_for(&self, kind: ErrorKind) -> bool {
         match self.on.is_empty() {
             true => kind.class() == RetryClass::Transient || kind == ErrorKind::RetryAfterTooLong,
             false => self.on.contains(&kind),
@@ -115,43 +102,6 @@ pub(crate) fn fault(chain: &[Fallback]) -> Option<String> {
         Some("names context_overflow, request_too_large or file_refused: then the request is made smaller".to_owned())
     } else {
         None
-    }
-}
-
-impl State {
-    /// The model of the running turn; between turns, of the session.
-    pub(crate) fn model_now(&self) -> &ModelRef {
-        let turn = self.turn.as_deref();
-        let fallen = turn.and_then(|turn| Some(&turn.fallen.as_ref()?.to));
-        fallen.or_else(|| turn?.model.as_ref()).unwrap_or(&self.settings.model)
-    }
-
-    /// The next model of the chain for a step whose request to `failed` ends in this failure.
-    pub(in crate::kernel) fn next_model(&self, failed: &ModelRef, kind: ErrorKind) -> Option<ModelRef> {
-        let (chain, fallen) = (&self.settings.fallback, self.turn.as_ref()?.fallen.as_ref());
-        let now = fallen.and_then(|fallen| chain.iter().position(|fallback| fallback.model == fallen.to));
-        let mut behind = chain.iter().skip(now.map_or(0, |now| now + 1));
-        let next = behind.find(|next| next.model != *failed && next.stands_in_for(kind));
-        next.map(|next| next.model.clone())
-    }
-
-    pub(in crate::kernel) fn fall_back(&mut self, request: &OpenRequest, kind: ErrorKind, to: &ModelRef) {
-        let why = FellBack { from: request.model.clone(), on: kind };
-        let fallen = Fallen { to: to.clone(), why };
-        self.in_turn(|turn| {
-            turn.fallen = Some(fallen);
-            turn.tried = request.attempt;
-            // Its window is another one.
-            turn.overflows = 0;
-        });
-    }
-
-    /// Gives the turn back where its model, or the chain behind it, is no longer the one of `before`.
-    pub(in crate::kernel) fn end_fallback_of(&mut self, before: &Settings) {
-        let is_other = before.model != self.settings.model || before.fallback != self.settings.fallback;
-        if is_other && self.turn.as_ref().is_some_and(|turn| turn.fallen.is_some()) {
-            self.in_turn(|turn| turn.fallen = None);
-        }
     }
 }
 

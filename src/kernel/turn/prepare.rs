@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::{
     kernel::{
         CallState, Gated, Open, OpenRequest, Prepared, PreparedFor, Record, Resource, Shown, State,
-        context::{of_item, of_text},
+        context::{cached::shown, of_item, of_text},
         draft::Draft,
         state::short_hash,
         turn::{batch, retry},
@@ -137,6 +137,10 @@ impl OpenRequest {
     fn take_prepared(&mut self, prepared: &Arc<Prepared>, more: u64) {
         if let Some(turn) = &prepared.turn {
             self.system = with_added(&self.system, &turn.system);
+        }
+        if let Some(prefix) = &mut self.prefix {
+            let prefix = Arc::make_mut(prefix);
+            (prefix.system, prefix.shown) = (short_hash(self.system.as_bytes()), shown(prepared));
         }
         self.estimated = self.estimated.saturating_add(more);
         self.prepared = Some(prepared.clone());

@@ -7,7 +7,7 @@
 //! open work: hosts see it, an abort ends it, and a steering message cuts it short, but not a wait of the server. A request that
 //! was too large for the model, in tokens or in bytes, is made again at once when the context is smaller, without a wait, up to
 //! eight times in a step. One of which a file was refused is made again at once without files. Where no further try helps, the chain of
-//! the agent may have another model (`fallback.rs`).
+//! the agent may have another model (`chain.rs`).
 //!
 //! A change must keep that an interrupted answer leaves only text in the history, and that each try that the provider read is
 //! charged once, whether it was answered, failed or cut off. (One that fails while it is being closed counts as read.) Nothing here
@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     kernel::{
-        Learned, OpenRequest, Outcome, Record,
+        Learned, OpenRequest, Outcome, Record, Resource,
         budget::spent,
         context::{bytes, learned, with_files},
         draft::Draft,
@@ -25,7 +25,11 @@ use crate::{
     },
     model::{AnswerPart, ErrorKind, ModelAnswer, ModelError, RetryClass},
     tool::CallFacts,
-    words::{ids::Seq, message::Finish, usage::Usage},
+    words::{
+        ids::Seq,
+        message::{Finish, ModelRef},
+        usage::Usage,
+    },
 };
 
 /// The most retries of a request whose client panics: the same code over the same request panics again, as a rule.
@@ -122,7 +126,11 @@ pub(in crate::kernel) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &Mode
     };
     let planned = (!smaller_helps).then(|| plan(error, tries_before, retries_max, &|| draft.env.jitter()));
     let is_over = matches!(planned, Some(Err(_)));
-    let fallback = if is_over { draft.state.next_model(&model, error.kind) } else { None };
+    // A model that a budget has asked instead has no chain behind it.
+    let may_fall = is_over && !request.instead;
+    let is_limited = draft.state.room(Resource::Usd).is_some();
+    let can_be_paid = |model: &ModelRef| !is_limited || draft.model(model).price.is_some();
+    let fallback = if may_fall { draft.state.next_model(&model, error.kind, can_be_paid) } else { None };
     let falls_back = fallback.is_some();
     draft.write(Some(ticket), Record::RequestFailed { error: error.clone(), estimated, learned, fallback });
     if !files.is_empty() {

@@ -6,8 +6,11 @@
 //! known by its address and its body; each exchange answers one request.
 //!
 //! A change must keep that no file holds a secret: of the request no header is kept, and of its address neither user nor query; what
-//! looks like a key is taken out of its body, before it is kept and before it is compared; and the request's own key is masked in the
-//! answer, byte for byte, so that the borders stay. It must also keep that a player reaches no server.
+//! looks like a key is taken out of its body, before it is kept and before it is compared; and the same is masked in the answer, byte
+//! for byte, so that the borders stay. A body is masked in that way too before anything else, because the words of an answer come
+//! again in the next request. It must also keep that a player reaches no server.
+//!
+//! A key that a model says piece by piece, in several events of a stream, stands nowhere whole, and is not found.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,12 +26,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::{ErrorKind, ModelError, Secret, endpoint::without_secrets, redact::redact};
+use crate::model::{
+    ErrorKind, ModelError, Secret,
+    endpoint::without_secrets,
+    redact::{blank, redact},
+};
 
 /// The largest file that is played.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// The fewest bytes of a key that is searched for: a shorter one occurs in ordinary words.
-const KEY_BYTES_MIN: usize = 8;
 /// The headers of an answer that are kept, and the beginnings of others.
 const HEADERS: [&str; 4] = ["content-type", "content-encoding", "retry-after", "retry-after-ms"];
 const HEADERS_BEGIN: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
@@ -115,8 +120,8 @@ impl fmt::Debug for Exchanges {
 }
 
 impl Exchanges {
-    /// Records every exchange into that file, which begins empty. A request that is given up before its answer ends is not recorded.
-    /// Blocks on the disk.
+    /// Records every exchange into that file, which begins empty. A request that is given up before its answer ends is not recorded,
+    /// and one whose answer breaks off, stays away or is too large is not either. Blocks on the disk.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidRequest`] if the file cannot be made. An exchange that cannot be written fails its request.
@@ -230,6 +235,11 @@ impl Answered {
         Ok(chunk)
     }
 
+    /// The answer is no whole one, so its exchange is not recorded.
+    pub(super) fn forget(&mut self) {
+        self.kept = None;
+    }
+
     /// Writes the exchange, if it is recorded. Call it when the answer was read as far as it is of use.
     pub(super) async fn keep(&mut self) -> Result<(), ModelError> {
         let Some(kept) = self.kept.take() else { return Ok(()) };
@@ -262,18 +272,13 @@ impl Kept {
 
 /// The address and the body by which a request is known, without secrets.
 fn asked(url: &str, body: &[u8], key: Option<&Secret>) -> (String, Value) {
-    let body = redact(&String::from_utf8_lossy(body), key);
+    let body = redact(&String::from_utf8_lossy(&blank(body, key)), key);
     (without_secrets(url), serde_json::from_str(&body).unwrap_or(Value::String(body)))
 }
 
-/// The pieces with the key masked, also where it goes over a border.
+/// The pieces with all keys masked, also where one goes over a border.
 fn masked(chunks: &[Bytes], key: Option<&Secret>) -> Vec<Vec<u8>> {
-    let mut whole = chunks.concat();
-    if let Some(key) = key.map(|key| key.reveal().as_bytes()).filter(|key| key.len() >= KEY_BYTES_MIN) {
-        let found: Vec<_> = whole.windows(key.len()).enumerate().filter(|(_, window)| *window == key).collect();
-        let places: Vec<_> = found.into_iter().map(|(at, _)| at).collect();
-        places.into_iter().for_each(|at| whole[at..at + key.len()].fill(b'*'));
-    }
+    let whole = blank(&chunks.concat(), key);
     let mut rest = &whole[..];
     let piece = |chunk: &Bytes| {
         let (piece, behind) = rest.split_at(chunk.len());
@@ -362,6 +367,20 @@ mod tests {
         };
         assert_eq!(texts("sk-CANARY-1"), ["say ******", "***** twi", "ce"]);
         assert_eq!(texts("sk-CAN"), ["say sk-CAN", "ARY-1 twi", "ce"], "too short to be told from words");
+    }
+
+    /// K01: a key that is not the request's own is masked in an answer too, and a request that repeats the answer is known again, from
+    /// the server and from the file.
+    #[test]
+    fn a_foreign_key_is_masked_in_an_answer_and_known_again() {
+        let said = "{\"text\":\"use ghp_abcdefghijklmnopqrstuvwxyz0123456789, or postgres://app:hunter2@db/x\"}";
+        let pieces =
+            masked(&[Bytes::from_static(&said.as_bytes()[..30]), Bytes::from_static(&said.as_bytes()[30..])], None);
+        assert_eq!([pieces[0].len(), pieces[1].len()], [30, said.len() - 30]);
+        let played = String::from_utf8(pieces.concat()).unwrap();
+        let stars = "*".repeat(40);
+        assert_eq!(played, format!("{{\"text\":\"use {stars}, or postgres://app:*******@db/x\"}}"));
+        assert_eq!(asked("http://a", said.as_bytes(), None), asked("http://a", played.as_bytes(), None));
     }
 
     #[test]

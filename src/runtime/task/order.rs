@@ -260,6 +260,10 @@ fn settings(
     made.labels = made.labels.or(&above.labels).map_err(OpenError::Labels)?;
     made.tools = Some(tools(parent, state, request, agent));
     made.restart = options.restart;
+    if options.model.is_some() && options.model != made.model {
+        // A chain stands behind its model.
+        made.fallback.clear();
+    }
     made.model = options.model.or(made.model);
     made.params = options.params.over(made.params);
     (made.asks_wait, made.ask_limit) = (above.asks_wait, above.ask_limit());

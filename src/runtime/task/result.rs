@@ -90,6 +90,8 @@ struct Work {
     attachments: Vec<FilePart>,
     patch: BTreeMap<String, FileChange>,
     sources: Vec<ContextRef>,
+    /// What each good call has read. Calls of one answer end in any order.
+    reads: BTreeMap<Seq, ContextRef>,
 }
 
 impl Work {
@@ -109,9 +111,10 @@ impl Work {
                     }
                 }
                 Record::Result { result, .. } => {
-                    let facts = entry.ticket.and_then(|ticket| open.remove(&ticket));
+                    let ticket = entry.ticket.unwrap_or(Seq::ZERO);
+                    let facts = open.remove(&ticket);
                     if let Some(facts) = facts.filter(|_| !result.is_error()) {
-                        work.read(facts, result);
+                        work.read(ticket, facts, result);
                     }
                     let tool = facts.map(|facts| facts.tool.clone()).unwrap_or_default();
                     let calls = work.calls.entry(tool.clone()).or_insert_with(|| TaskToolCalls::new(tool));
@@ -125,13 +128,18 @@ impl Work {
         }
         let more = work.attachments.len().saturating_sub(ATTACHMENTS_MAX);
         work.attachments.drain(..more);
+        for source in std::mem::take(&mut work.reads).into_values() {
+            if !work.sources.contains(&source) {
+                work.sources.push(source);
+            }
+        }
         let more = work.sources.len().saturating_sub(SOURCES_MAX);
         work.sources.drain(..more);
         work
     }
 
     /// Notes what a good call has read.
-    fn read(&mut self, facts: &CallFacts, result: &ToolResult) {
+    fn read(&mut self, call: Seq, facts: &CallFacts, result: &ToolResult) {
         let is_file = |access: &&Access| access.permission == "read";
         let source = match facts.tool.as_str() {
             "read" => facts.access.iter().find(is_file).map(|one| ContextRef::new(ContextRefKind::File, &*one.pattern)),
@@ -141,7 +149,7 @@ impl Work {
             }
             _ => None,
         };
-        self.sources.extend(source.filter(|source| !self.sources.contains(source)));
+        self.reads.extend(source.map(|source| (call, source)));
     }
 
     fn changed(&mut self, change: &FileChange) {
@@ -192,6 +200,45 @@ impl TaskResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// O-15: two reads of one answer end in any order, and are named in the order of the calls.
+    #[test]
+    fn sources_come_in_the_order_of_the_calls() {
+        use crate::{
+            kernel::{CallOpened, CallVerdict},
+            tool::Effect,
+            words::ids::Millis,
+        };
+        let entry = |seq, ticket: Option<u64>, record| Entry {
+            seq: Seq(seq),
+            time: Millis(0),
+            cause: None,
+            turn: None,
+            step: None,
+            ticket: ticket.map(Seq),
+            input: None,
+            record,
+        };
+        let call = |seq, file: &str| {
+            let facts = CallFacts {
+                tool: "read".into(),
+                effect: Effect::Read,
+                parallel: true,
+                access: vec![Access::new("read", file)],
+                loop_key: None,
+                unusable: None,
+            };
+            entry(seq, None, Record::Call(CallOpened { answer: Seq(1), index: 0, id: "c".into(), facts }))
+        };
+        let result = |seq, call| {
+            let result = ToolResult::ok("text").into();
+            entry(seq, Some(call), Record::Result { result, judged: CallVerdict::Allowed })
+        };
+        let calls = [call(2, "b.md"), call(3, "a.md"), call(4, "b.md")];
+        let entries: Vec<_> = calls.into_iter().chain([result(5, 4), result(6, 3), result(7, 2)]).collect();
+        let sources: Vec<_> = Work::of(&entries, None).sources.into_iter().map(|source| source.id).collect();
+        assert_eq!(sources, ["b.md", "a.md"]);
+    }
 
     /// O-15: an answer cites what it names, and not what only begins or ends like it.
     #[test]

@@ -115,12 +115,31 @@ pub(crate) struct Scanner {
     pem_is_new: bool,
     /// What was taken out: the first pieces and the newest one.
     taken: Vec<Vec<u8>>,
+    /// Whether each byte of a key becomes a `*`, in the place of one mark.
+    blanks: bool,
 }
 
 impl Scanner {
     pub(crate) fn new(wanted: Arc<Wanted>) -> Scanner {
-        let (text, spans, taken) = (Vec::new(), Vec::new(), Vec::new());
-        Scanner { wanted, text, decided: 0, base: 0, spans, is_inside: false, pem_until: 0, pem_is_new: true, taken }
+        Scanner {
+            wanted,
+            text: Vec::new(),
+            decided: 0,
+            base: 0,
+            spans: Vec::new(),
+            is_inside: false,
+            pem_until: 0,
+            pem_is_new: true,
+            taken: Vec::new(),
+            blanks: false,
+        }
+    }
+
+    /// Keeps the length of a text: each byte of a key becomes a `*`.
+    #[cfg(any(test, feature = "_wire"))]
+    pub(crate) fn with_blanks(mut self) -> Scanner {
+        self.blanks = true;
+        self
     }
 
     /// Takes a piece, and returns the part of the text that is decided now.
@@ -220,7 +239,9 @@ impl Scanner {
             // Each byte of a line moves on the place where the next line must begin.
             (self.pem_until, self.pem_is_new) = (here + PEM_GAP_BYTES_MAX, false);
         }
-        if !self.is_inside {
+        if self.blanks {
+            out.push(b'*');
+        } else if !self.is_inside {
             out.extend_from_slice(mark(span.kind).as_bytes());
             if self.taken.len() == TAKEN_MAX {
                 self.taken.pop();

@@ -3,7 +3,7 @@
 use tamtam::{
     Message, Runtime, SendError,
     runtime::{Agent, AgentMode, Agents, BadCommand, Command, CommandError, Commanded, Commands, Does},
-    session::{BranchError, NoPoint},
+    session::{BranchError, Fallback, NoPoint},
 };
 
 use super::*;
@@ -98,14 +98,16 @@ async fn a_command_of_an_agent_for_tasks_is_a_task() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_and_a_command_may_each_have_a_model() {
     let folder = taped::folder();
-    let model = Arc::new(Scripted::new((0..5).map(|_| Reply::text("done"))));
+    let model = Arc::new(Scripted::new((0..7).map(|_| Reply::text("done"))));
     let of = |name: &str, mode, model: &str| {
         let mut agent = Agent::new(name, "Has a model.");
         (agent.mode, agent.model) = (mode, Some(model.parse().unwrap()));
         agent
     };
     let docs = of("docs", AgentMode::Primary, "scripted/docs");
-    let agents = Agents::built_in().with(docs).unwrap().with(of("small", AgentMode::Subagent, "scripted/small"));
+    let mut small = of("small", AgentMode::Subagent, "scripted/small");
+    small.fallback = vec![Fallback::new("scripted/behind".parse().unwrap())];
+    let agents = Agents::built_in().with(docs).unwrap().with(small);
     let says = |name: &str, agent: Option<&str>, model: Option<&str>| {
         let mut command = Command::new(name, "Says something.", Does::Say("Say it.".into()));
         command.agent = agent.map(str::to_owned);
@@ -117,6 +119,7 @@ async fn an_agent_and_a_command_may_each_have_a_model() {
         says("both", Some("docs"), Some("scripted/command")),
         says("large", None, Some("scripted/command")),
         says("count", Some("small"), None),
+        says("recount", Some("small"), Some("scripted/command")),
     ];
     let builder = Runtime::builder().store(folder.path().join("store")).model(model).agents(agents.unwrap());
     let runtime = builder.commands(Commands::built_in().with(commands)).with_tasks().start().await.unwrap();
@@ -131,6 +134,12 @@ async fn an_agent_and_a_command_may_each_have_a_model() {
     let expected = ["scripted/docs", "scripted/command", "scripted/command", &own, &own];
     assert_eq!(asked(&session).await, expected);
     assert_eq!(asked(&runtime.session(&task)).await, ["scripted/small"]);
+    let chain = async |task| runtime.session(task).state().await.unwrap().settings.fallback.len();
+    assert_eq!(chain(&task).await, 1);
+    let Commanded::Task(task) = session.command("/recount", Delivery::Queue).await.unwrap() else { panic!() };
+    until(async || session.state().await.unwrap().turns == 6).await;
+    assert_eq!(asked(&runtime.session(&task)).await, ["scripted/command"]);
+    assert_eq!(chain(&task).await, 0, "the agent's chain stands behind the agent's model");
     soon(session.wait()).await.unwrap();
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -1,6 +1,7 @@
 //! Every route once, and with wrong input.
 
 use serde_json::{Value, json};
+use tamtam::SessionOptions;
 
 use crate::lab::Lab;
 
@@ -63,6 +64,33 @@ async fn a_session_is_made_with_what_is_asked_of_its_model() {
         let refused = lab.ask("POST", "/v1/sessions", json!({ "params": params })).await;
         assert_eq!(refused.status, 422, "{refused:?}");
         assert!(refused.json()["detail"].as_str().unwrap().contains(why), "{refused:?}");
+    }
+    lab.end().await;
+}
+
+/// A client that names an agent leaves what the host says of the model, where the agent says nothing of it, and the host's bound of an
+/// answer.
+#[tokio::test]
+async fn an_agent_of_a_client_keeps_what_the_host_says_of_the_model() {
+    let lab = Lab::with(|options| {
+        options.new_session(|new, _| {
+            let mut options = SessionOptions::new(new.workspace.clone().unwrap_or("/".into()));
+            options.model = Some("scripted/host".parse().unwrap());
+            options.fallback = vec![tamtam::session::Fallback::new("scripted/behind".parse().unwrap())];
+            (options.params.max_output, options.params.temperature) = (Some(700), Some(0.5));
+            options.params.thinking = Some(tamtam::model::Thinking::Low);
+            Ok(options)
+        })
+    })
+    .await;
+    for (id, agent) in [("none", None), ("build", Some("build"))] {
+        let made = lab.ask("POST", "/v1/sessions", json!({ "id": id, "agent": agent })).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let settings = lab.runtime.session(&id.parse().unwrap()).state().await.unwrap().settings.clone();
+        let params = &settings.params;
+        assert_eq!((settings.model.to_string().as_str(), settings.fallback.len()), ("scripted/host", 1), "{id}");
+        assert_eq!((params.max_output, params.temperature), (Some(700), Some(0.5)), "{id}");
+        assert_eq!(params.thinking, Some(tamtam::model::Thinking::Low), "{id}");
     }
     lab.end().await;
 }

@@ -3,10 +3,10 @@
 use tamtam::{
     ModelRef, Outcome, Seq,
     kernel::{
-        Breach, CallState, CarriedOut, Down, DownReason, Due, Extent, Limits, Link, OnBreach, Open, Record, Refusal,
-        Report, Resource, Scope, Settings, Spawn, Steering, TaskOrder,
+        Breach, CallState, CarriedOut, Down, DownReason, Due, Extent, Fallback, Limits, Link, OnBreach, Open, Record,
+        Refusal, Report, Resource, Scope, Settings, Spawn, Steering, TaskOrder,
     },
-    model::{MicroUsd, PicoUsd, Price, Usage},
+    model::{ErrorKind, MicroUsd, PicoUsd, Price, Usage},
     session::{Finish, Grant},
 };
 
@@ -266,6 +266,34 @@ fn a_second_model_takes_over_and_then_it_stops() {
     let Some(Outcome::Budget { no_switch, .. }) = play.outcome() else { panic!("{:?}", play.outcome()) };
     assert_eq!(no_switch.as_deref(), Some("fake/cheap does not fit either"));
     assert_eq!(play.state.spent.cost.exact(), Some(usd("0.0545")));
+}
+
+/// A model that a budget has asked instead is no part of a chain: it is asked in no model's place, and its failure is the turn's.
+#[test]
+fn a_second_model_of_a_budget_has_no_chain() {
+    let play = || {
+        let mut play =
+            limited(Limits { usd: Some(usd("0.055")), ..Limits::default() }, OnBreach::Model(model("fake/cheap")));
+        play.configure(|settings| settings.fallback = vec![Fallback::new(model("b/next")).on([ErrorKind::Auth])]);
+        play
+    };
+    let asked = |play: &Play| {
+        let (_, request) = play.state.request().unwrap();
+        (request.model.to_string(), request.fallback.is_some())
+    };
+    let mut first = play();
+    first.prices.set(model("b/next"), CHEAP);
+    first.send("a");
+    used(&mut first, 3_000, 1_500);
+    first.send("b");
+    assert_eq!(asked(&first), ("fake/cheap".into(), false));
+    first.failed(ErrorKind::Auth);
+    assert_eq!(first.outcome(), Some(Outcome::Failed { error: "it failed".into() }));
+    let mut first = play();
+    first.prices.set(model("b/next"), Price::new(MicroUsd(900_000_000), MicroUsd(900_000_000)));
+    first.send("a");
+    first.failed(ErrorKind::Auth);
+    assert_eq!(asked(&first), ("fake/cheap".into(), false), "the next model of the chain is too dear");
 }
 
 /// A switch that is given up says why.

@@ -1,7 +1,7 @@
 //! A request that a provider did not read from its cache as far as it could is named with its reason.
 
 use tamtam::{
-    kernel::{CacheMissed, Settings},
+    kernel::{CacheMissed, Prepared, Report, Settings, Shown, TurnAdded},
     model::{AnswerSchema, Thinking, Usage},
     session::Finish,
 };
@@ -76,6 +76,45 @@ fn who_reports_no_cache_misses_none() {
     for tokens in [9_000, 10_000, 11_000] {
         assert_eq!(step(&mut play, tokens, 0), None);
     }
+}
+
+/// What one provider reports is not held against the next one, beyond the step that changed it.
+#[test]
+fn another_providers_cache_is_another_one() {
+    for (model, again) in [("b/other", None), ("fake/other", Some((12_000, CacheMissed::Unknown)))] {
+        let mut play = warm();
+        play.configure(|settings| settings.model = model.parse().unwrap());
+        assert_eq!(step(&mut play, 11_000, 10_000), None);
+        assert_eq!(step(&mut play, 12_000, 0), Some((11_000, CacheMissed::Model)));
+        assert_eq!(step(&mut play, 13_000, 0), again, "{model}");
+    }
+}
+
+/// What hooks add to the system prompt and how they show the conversation is part of a request's beginning.
+#[test]
+fn what_hooks_make_of_a_request_is_part_of_its_beginning() {
+    let prepare = |play: &mut Play, system: Option<&str>, shown: Option<Vec<Shown>>| {
+        let turn = system.map(|system| TurnAdded { system: system.into(), messages: Vec::new() });
+        let prepared = Prepared { turn, shown, ..Prepared::default() };
+        let ticket = play.request();
+        play.signal(Report::Prepared { prepared: Box::new(prepared) }.of(ticket));
+    };
+    let mut play = Play::with(|settings| settings.compaction.auto = false);
+    play.send("go");
+    prepare(&mut play, Some("be brief"), None);
+    assert_eq!(step(&mut play, 9_000, 0), None);
+    assert_eq!(step(&mut play, 10_000, 9_000), None);
+    assert_eq!(step(&mut play, 11_000, 0), Some((10_000, CacheMissed::Unknown)), "the turn kept its words");
+    play.answer_text("done");
+    play.send("again");
+    prepare(&mut play, Some("be long"), None);
+    assert_eq!(step(&mut play, 12_000, 0), Some((11_000, CacheMissed::System)));
+    prepare(&mut play, None, Some(vec![Shown::Kept(1, 3)]));
+    assert_eq!(step(&mut play, 13_000, 0), Some((12_000, CacheMissed::Compacted)));
+    prepare(&mut play, None, Some(vec![Shown::Kept(1, 5)]));
+    assert_eq!(step(&mut play, 14_000, 0), Some((13_000, CacheMissed::Unknown)), "it only goes on");
+    prepare(&mut play, None, Some(vec![Shown::Kept(2, 5)]));
+    assert_eq!(step(&mut play, 15_000, 0), Some((14_000, CacheMissed::Compacted)));
 }
 
 /// A conversation that was pruned or summed up begins otherwise, and so does one that was put back.

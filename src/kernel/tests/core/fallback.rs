@@ -142,6 +142,27 @@ fn a_budget_goes_by_the_price_of_the_model_that_is_asked() {
     assert!(matches!(play.outcome(), Some(Outcome::Failed { error }) if error.contains("the price of d/fourth")));
 }
 
+/// Where money is limited, a model whose price is not known is passed over as long as another one is left.
+#[test]
+fn a_budget_passes_over_a_model_without_a_price() {
+    let asked_after = |usd: Option<u64>, priced: &str| {
+        let mut play = Play::with(|settings| {
+            chain(settings);
+            settings.budget.session.usd = usd.map(|usd| MicroUsd(usd).to_pico());
+        });
+        let price = Price::new(MicroUsd(1), MicroUsd(1));
+        play.prices.set(play.state.settings.model.clone(), price);
+        play.prices.set(priced.parse().unwrap(), price);
+        play.send("go");
+        play.failed(ErrorKind::Auth);
+        (play.state.request().map(|(_, open)| open.model.to_string()), play.outcome())
+    };
+    assert_eq!(asked_after(Some(1_000_000), "d/fourth"), (Some("d/fourth".into()), None));
+    assert_eq!(asked_after(None, "d/fourth"), (Some("c/third".into()), None));
+    let (asked, outcome) = asked_after(Some(1_000_000), "x/none");
+    assert!(asked.is_none() && matches!(outcome, Some(Outcome::Failed { error }) if error.contains("of c/third")));
+}
+
 /// A torn write may leave the failure alone: what follows from it is decided again, and no step is counted twice.
 #[test]
 fn a_cut_after_the_failure_leaves_the_step_with_the_next_model() {

@@ -137,7 +137,8 @@ pub(super) fn decision(before: &State, entries: &[Entry], after: &State) -> Resu
         let is_of_chain = matches!(&*request.model.model, "second" | "third");
         let told = request.fallback.is_some();
         hold!(told || !is_of_chain, "{} is asked, and it is not said in whose place", request.model);
-        hold!(!told || is_of_chain || request.instead.is_some(), "{} is asked in its own place", request.model);
+        hold!(!told || is_of_chain, "{} is asked in its own place", request.model);
+        hold!(!told || request.instead.is_none(), "{} is asked for a budget, and for a chain", request.model);
     }
     let requested = entries.iter().any(|entry| matches!(entry.record, Record::Request(_)));
     let left_behind = requested && after.settings.steering_mode == Mode::All && !after.steering.is_empty();
