@@ -78,6 +78,10 @@ pub(crate) fn decide_and_watch<'a>(
         let before = draft.entries.len();
         let done = take(&mut draft, input);
         let acted = draft.entries.len() > before;
+        if !acted {
+            // What follows now follows from the state, and is recorded so: a message that was known before has caused none of it.
+            draft.cause = None;
+        }
         if goes_on {
             advance::advance(&mut draft);
         }

@@ -31,7 +31,7 @@ fn name(play: &Play) -> String {
     asked(play).0
 }
 
-/// Retries first, then the next model at once, with all of its retries, in the same step; it keeps the turn, and no longer.
+/// PROVIDER-006: retries first, then the next model at once, with all of its retries, in the same step; it keeps the turn, no longer.
 #[test]
 fn the_next_model_has_the_step_and_the_turn() {
     let mut play = Play::with(chain);
