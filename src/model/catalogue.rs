@@ -11,9 +11,8 @@
 #[cfg(feature = "openai")]
 use std::time::Duration;
 
-use super::AnswerField;
 #[cfg(any(feature = "openai", feature = "anthropic"))]
-use super::ReasoningBack;
+use super::{AnswerField, ReasoningBack};
 use super::{Api, ModelLimits, Price, Quirks, known_price};
 #[cfg(feature = "openai")]
 use super::{MaxTokensField, ThinkingField};

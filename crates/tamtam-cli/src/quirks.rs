@@ -154,6 +154,7 @@ mod tests {
         assert_eq!((of("thinking=switch").thinking, none.thinking), (ThinkingField::Switch, ThinkingField::Effort));
         assert_eq!((of("answer=json").answer, none.answer), (AnswerField::Json, AnswerField::SchemaAlone));
         assert_eq!((of("cache_marks = true").auto_cache, none.auto_cache), (true, false));
+        assert_eq!((of("websocket=true").websocket, none.websocket), (true, false));
         assert_eq!(of("image_bytes_max=5_000_000").image_bytes_max, 5_000_000);
         for (text, why) in [
             ("schema", "write NAME=VALUE"),
@@ -163,7 +164,7 @@ mod tests {
             ("image_bytes_max=-1", "\"-1\" is not a number of bytes"),
             (
                 "size=1",
-                "unknown quirk \"size\": use one of max_tokens, stream_options, schema, thinking, answer, cache_marks, image_bytes_max",
+                "unknown quirk \"size\": use one of max_tokens, stream_options, schema, thinking, answer, cache_marks, websocket, image_bytes_max",
             ),
         ] {
             assert_eq!(text.parse::<Quirk>().unwrap_err(), why);

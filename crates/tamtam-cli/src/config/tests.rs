@@ -35,7 +35,7 @@ fn every_setting_is_read_and_shown() {
                 store = 'tapes'\nredact = false\ninstructions = ['RULES.md']\nweb_fetch = true\nplanning = true\nread_loop = true\ndurability = 'power'\n\
                 proxy = 'http://127.0.0.1:8/'\nca = '/ca.pem'\nask_limit = '90s'\n\
                 [quirks]\nmax_tokens = 'max_completion_tokens'\nstream_options = false\nschema = 'gemini'\nthinking = 'switch'\n\
-                answer = 'json'\ncache_marks = true\nimage_bytes_max = 1000\n\
+                answer = 'json'\ncache_marks = true\nwebsocket = true\nimage_bytes_max = 1000\n\
                 [rate_limits]\nrequests = 4\nrequests_per_minute = 60\ntokens_per_minute = 1_000\n\
                 [sandbox]\nmode = 'required'\nnetwork = 'ip'\nread = ['data', '~/x']\nwrite = ['/w']\n";
     let config = Config::of(vec![said(Layer::User, text)]);
@@ -57,6 +57,7 @@ fn every_setting_is_read_and_shown() {
         "gemini",
         "switch",
         "json",
+        "true",
         "true",
         "1000",
         "4",
