@@ -45,6 +45,8 @@ pub(super) struct Host {
     unsure: BTreeSet<MessageId>,
     /// Refused by the disk or by a crash, and never sent otherwise: they are nowhere.
     never: BTreeSet<MessageId>,
+    /// Whether the host has ended the session. An end that waits with an owner of before takes back what was sent after it too.
+    ends: bool,
     /// What the ids of its messages begin with.
     prefix: String,
 }
@@ -183,7 +185,7 @@ impl Host {
 
     /// The host ends the session: what waits in it is taken back.
     pub(super) fn end(&mut self) -> ReplyTo {
-        self.messages.values_mut().for_each(|known| known.withdrawing = true);
+        self.ends = true;
         self.wish(Wish::Other)
     }
 
@@ -246,7 +248,8 @@ impl Host {
             hold!(!(known.withdrawn && there > 0), "{id} was taken back and is there");
             let never = self.never.contains(id) && (there > 0 || state.seen.get(id).is_some());
             hold!(!never, "{id} was not recorded, its sender was told so, and it took effect");
-            let lost = known.receipt.is_some() && there == 0 && !known.withdrawing && !self.gone.contains(id);
+            let lost =
+                known.receipt.is_some() && there == 0 && !known.withdrawing && !self.ends && !self.gone.contains(id);
             hold!(!(self.gone.contains(id) && there > 0), "{id} was rolled back and is there");
             hold!(!lost, "{id} was acknowledged and is lost");
             if let Some((_, said)) = read.get(id).or_else(|| waits.get(id)) {
