@@ -284,23 +284,26 @@ async fn what_would_change_the_request_is_not_sent_ahead() {
     }
 }
 
-/// Where a server has no WebSocket, requests go over HTTP, and it is asked for one once.
+/// Where a server has no WebSocket, requests go over HTTP, and it is asked for one once. Where something on the way lets none through,
+/// it is asked for again the next time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_websockets_is_asked_over_http() {
-    let folder = taped::folder();
-    let server = FaultServer::answering(|seen, _| match seen.head.starts_with("GET ") {
-        true => vec![Act::Send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec())],
-        false => answer(Api::OpenAiResponses, "said", &[]),
-    })
-    .await;
-    let runtime = runtime(folder.path(), &server.url()).await;
-    let session = runtime.create(options(folder.path())).await.unwrap();
-    for _ in 0..2 {
-        assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().text, "said");
+    for (status, asked) in [(404, &["GET ", "POST", "POST"][..]), (403, &["GET ", "POST", "GET ", "POST"])] {
+        let folder = taped::folder();
+        let server = FaultServer::answering(move |seen, _| match seen.head.starts_with("GET ") {
+            true => vec![Act::Send(format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\n\r\n").into_bytes())],
+            false => answer(Api::OpenAiResponses, "said", &[]),
+        })
+        .await;
+        let runtime = runtime(folder.path(), &server.url()).await;
+        let session = runtime.create(options(folder.path())).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().text, "said");
+        }
+        let heads: Vec<_> = server.seen().iter().map(|seen| seen.head[..4].to_owned()).collect();
+        assert_eq!(heads, asked, "{status}");
+        assert!(runtime.shutdown().await.is_empty());
     }
-    let heads: Vec<_> = server.seen().iter().map(|seen| seen.head[..4].to_owned()).collect();
-    assert_eq!(heads, ["GET ", "POST", "POST"]);
-    assert!(runtime.shutdown().await.is_empty());
 }
 
 /// A key that is refused, and a limit, are errors of the request as over HTTP.
@@ -354,25 +357,6 @@ async fn a_connection_in_doubt_is_not_used_again() {
     let (_, server, events) = steered(Plan::new(&[Does::KnowsNone], 1), &["steer one"]).await;
     assert_eq!(server.counts(), (2, 2));
     assert!(!events.iter().any(|event| matches!(event.kind, EventKind::RequestFailed { .. })));
-}
-
-/// What stands between may let no WebSocket through today: it is asked for again the next time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_websocket_that_is_forbidden_on_the_way_is_asked_for_again() {
-    let folder = taped::folder();
-    let server = FaultServer::answering(|seen, _| match seen.head.starts_with("GET ") {
-        true => vec![Act::Send(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n".to_vec())],
-        false => answer(Api::OpenAiResponses, "said", &[]),
-    })
-    .await;
-    let runtime = runtime(folder.path(), &server.url()).await;
-    let session = runtime.create(options(folder.path())).await.unwrap();
-    for _ in 0..2 {
-        assert_eq!(session.prompt("go").await.unwrap().wait().await.unwrap().text, "said");
-    }
-    let heads: Vec<_> = server.seen().iter().map(|seen| seen.head[..4].to_owned()).collect();
-    assert_eq!(heads, ["GET ", "POST", "GET ", "POST"]);
-    assert!(runtime.shutdown().await.is_empty());
 }
 
 /// What a governor reads from the head of an answer is said for each answer, over a new connection and over a kept one.
