@@ -11,7 +11,7 @@ use tamtam::{
 use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions, migrate};
 
 use crate::{
-    ownership::rows,
+    ownership::{leases_end, rows},
     processes::{CHILD, Process},
     server::{comes_true, shared, sql},
     sessions::{
@@ -263,10 +263,8 @@ async fn a_session_that_was_left_alone_is_tried_again_without_a_look() {
     let sent = one.cluster.send(&id(), "hello", Delivery::Queue).await.unwrap();
     // As by a newer node.
     ask_server(format!("update {schema}.inbox set body = 'new' || body")).await;
-    ask_server(format!(
-        "update {schema}.sessions set expires = '-infinity'; select pg_notify('tamtam_inbox_{schema}', '')"
-    ))
-    .await;
+    let ends = leases_end(schema, "'-infinity'");
+    ask_server(format!("{ends}; select pg_notify('tamtam_inbox_{schema}', '')")).await;
     let session = one.runtime.session(&id());
     assert!(tokio::task::spawn_blocking(move || comes_true(|| session.is_awake())).await.unwrap());
     ask_server(format!("update {schema}.inbox set body = substr(body, 4)")).await;
@@ -362,7 +360,7 @@ async fn a_turn_that_kills_two_nodes_waits_at_the_third() {
     drop(one.cluster);
     let mut heir = Process::of("cluster::heir", &options);
     // Its death: the lease is over, and nothing of it is heard again.
-    let dies = format!("update {}.sessions set expires = clock_timestamp()", options.schema);
+    let dies = leases_end(&options.schema, "clock_timestamp()");
     ask_server(dies).await;
     let heir = tokio::task::spawn_blocking(move || {
         assert_eq!(heir.hear(u64::MAX).as_deref(), Some("resumed"));

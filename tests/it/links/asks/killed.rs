@@ -104,9 +104,9 @@ async fn an_ask_of_a_grandchild_survives_kill_nine_and_its_call_runs_once() {
     let mut moments = vec![("open", [false, false, false]), ("running", [true, true, true])];
     if cfg!(feature = "fault-injection") {
         moments.extend([
-            ("session.appended root", [true, false, false]),
+            ("tape.written root", [true, false, false]),
             ("session.took child", [true, false, false]),
-            ("session.appended child", [true, true, false]),
+            ("tape.written child", [true, true, false]),
             ("session.took grandchild", [true, true, false]),
         ]);
     }
