@@ -88,11 +88,18 @@ pub(crate) struct Play {
     pub(crate) prices: Prices,
     now: Millis,
     tape: Vec<Vec<u8>>,
+    /// What the first so many entries of the tape fold to.
+    folded: (State, usize),
     /// How many entries each append had, and how it came to be.
     appends: Vec<(usize, Made)>,
     replies: u64,
     /// How much of the tape there was before the last decision.
     before: usize,
+}
+
+/// The state before the first entry, which names all that there is of it.
+fn unfolded() -> (State, usize) {
+    (State::new("other".parse().unwrap(), settings(), Millis(0)), 0)
 }
 
 impl Play {
@@ -135,6 +142,7 @@ impl Play {
             prices: Prices::default(),
             now,
             tape,
+            folded: unfolded(),
             appends: vec![(1, Made::Whole)],
             replies: 0,
             before: 1,
@@ -194,7 +202,10 @@ impl Play {
         self.tape.extend(decision.entries.iter().map(line::encode));
         self.appends.push((decision.entries.len(), Made::Whole));
         self.state = decision.after;
-        assert_eq!(self.fold(), self.state, "the fold of the tape is not the live state after {inputs:?}");
+        let (folded, through) = &mut self.folded;
+        self.tape[*through..].iter().for_each(|bytes| folded.apply(&line::decode(bytes)));
+        *through = self.tape.len();
+        assert_eq!(*folded, self.state, "the fold of the tape is not the live state after {inputs:?}");
         self.entries = decision.entries;
         let mut replies = decision.replies;
         self.stops = decision.stops;
@@ -246,7 +257,7 @@ impl Play {
 
     /// The state that the tape folds to; `watch` sees each entry and the state before it.
     pub(super) fn fold_with(&self, mut watch: impl FnMut(&State, &Entry)) -> State {
-        let mut state = State::new("other".parse().unwrap(), settings(), Millis(0));
+        let (mut state, _) = unfolded();
         self.tape.iter().for_each(|bytes| {
             let entry = line::decode(bytes);
             watch(&state, &entry);
@@ -442,6 +453,7 @@ impl Play {
     /// Only so many entries were written.
     fn cut(&mut self, entries: usize) {
         self.tape.truncate(entries);
+        self.folded = unfolded();
         let mut left = entries;
         for (length, made) in &mut self.appends {
             if *length > left {
