@@ -28,6 +28,7 @@ mod statements;
 mod store;
 mod tape;
 mod thread;
+mod whole;
 
 pub use cluster::{Cluster, MessageProgress};
 pub use error::PostgresError;

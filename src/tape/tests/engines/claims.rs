@@ -70,7 +70,7 @@ impl Tape {
         self.wait(appended)
     }
 
-    fn anchor(&mut self, name: &str, seq: u64) -> Told {
+    pub(crate) fn anchor(&mut self, name: &str, seq: u64) -> Told {
         let appended = self.tape.begin_anchor(name, &entry(seq));
         self.wait(appended)
     }
