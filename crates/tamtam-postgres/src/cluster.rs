@@ -15,7 +15,7 @@ use tamtam::{Delivery, Message, MessageId, OpenError, Runtime, Seq, SessionId, s
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
-    Postgres, PostgresError,
+    ClusterTree, Postgres, PostgresError,
     schema::channel,
     share::{ABORT, QUEUE, STEER, Share},
 };
@@ -89,6 +89,7 @@ pub enum MessageProgress {
 pub struct Cluster {
     share: Arc<Share>,
     tasks: [AbortHandle; 2],
+    leaves: Arc<Notify>,
 }
 
 impl Cluster {
@@ -101,7 +102,9 @@ impl Cluster {
         let listens = postgres.node.pool.listen(channel(&postgres.node.shared.schema), Arc::clone(&wakes));
         let share = Arc::new(Share::new(postgres, runtime, sessions_max, wakes));
         let takes = tokio::spawn(Arc::clone(&share).run()).abort_handle();
-        Cluster { share, tasks: [listens, takes] }
+        let leaves = Arc::new(Notify::new());
+        tokio::spawn(Arc::clone(&share).live(Arc::clone(&leaves)));
+        Cluster { share, tasks: [listens, takes], leaves }
     }
 
     /// Accepts a message for a session, on whichever node it is. It is durable when this returns; sent again under the same id it is
@@ -217,6 +220,19 @@ impl Cluster {
         })
     }
 
+    /// All nodes with their sessions, and what waits for one, from any node. Asks the database and no node, so it tells of those that
+    /// are gone too. It reads the table of sessions once: for people, and not for a loop.
+    ///
+    /// # Errors
+    ///
+    /// If the rows cannot be read.
+    pub async fn tree(&self) -> Result<ClusterTree, TapeError> {
+        let read = self.share.ask("read the tree of all nodes", |postgres, client| {
+            Box::pin(async move { ClusterTree::read(&postgres, client).await })
+        });
+        read.await
+    }
+
     /// Waits until nothing more becomes of a message by itself: its turn is over, it was refused, it is on hold, its
     /// session is parked, or nobody knows it.
     /// Looks 20 times a second, so prefer [`Receipt::wait`](tamtam::Receipt::wait) where the session is on this node.
@@ -241,5 +257,6 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
+        self.leaves.notify_one();
     }
 }
