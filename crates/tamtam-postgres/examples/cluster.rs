@@ -89,7 +89,7 @@ pub(crate) async fn node(options: &PostgresOptions) {
     }
     runtime.drain(Duration::from_secs(5)).await;
     runtime.shutdown().await;
-    drop(cluster);
+    cluster.leave().await;
 }
 
 /// A node in its process. Killed at the end, if it does not end by itself.
