@@ -61,7 +61,7 @@ pub use appends::Append;
 pub(crate) use appends::{TapeFile, decode_files};
 pub(crate) use caught::Caught;
 pub use derived::TapeStoreExt;
-pub use engine::{LoadedTape, Position, TapeStore, TapeWriter};
+pub use engine::{LoadedTape, Position, TapePiece, TapeStore, TapeWriter};
 pub use entry::{Cause, TapeEntry};
 pub use error::{Damage, Holder, TapeError};
 pub use export::{Exported, Spills};

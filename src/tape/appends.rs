@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use super::{
     Damage, Store, TapeEntry, TapeError,
     layout::Layout,
-    line::{Chain, Decoded, Rest, decode_lines},
+    line::{Chain, Decoded, Rest, decode_lines, glance},
     lineage::{FORKS_OF_FORKS_MAX, origin},
     read::{again_if_damaged, bytes_through, decode_file, newest_at, whole_file},
     seek::{Begins, begins_at},
@@ -123,6 +123,18 @@ pub(super) fn begun_by(
         END => Ok(folders.len()),
         through => Ok(newest_at(layout, session, folders, through)?.map_or(0, |n| n + 1)),
     }
+}
+
+/// The entries up to `through` that end an append in a session's own files. Checks no line: for entries that were read.
+pub(super) fn read_ends(layout: &Layout, session: &SessionId, through: Seq) -> Result<Vec<Seq>, TapeError> {
+    let folders = layout.anchor_names(session)?;
+    let mut ends = Vec::new();
+    for n in 0..begun_by(layout, session, &folders, through)? {
+        let file = TapeFile::read(layout, session, &folders, n, through)?;
+        let seen = file.bytes.split(|byte| *byte == b'\n').filter_map(glance);
+        ends.extend(seen.filter(|line| line.more == 0 && line.seq <= through).map(|line| line.seq));
+    }
+    Ok(ends)
 }
 
 /// The entries `from` to `through`, both included, that a session's own files have.

@@ -1,5 +1,5 @@
 //! [`TapeStoreExt`]: the operations of a store that are the same over every engine (whole tapes, forks, deletion, lists, and marks
-//! by their names), made of the fourteen methods of [`TapeStore`].
+//! by their names), made of the methods of [`TapeStore`].
 //!
 //! A change must add no method that engines must implement, and must not depend on one engine, because hosts bring their own. Each
 //! method that reads entries must refuse a hidden session: one that was deleted and is kept for its forks
@@ -7,11 +7,14 @@
 //! [`TapeStoreExt::mark_closed`] of a session that is open through this value, and the three paths at the end, which only make
 //! names.
 
-use std::path::PathBuf;
+use std::{
+    io::{BufRead, Write},
+    path::PathBuf,
+};
 
 use super::{
-    Anchor, Deleted, Forked, LoadedTape, Mark, Notify, ReadTo, SessionSummary, TapeEntry, TapeError, TapeStore,
-    TapeWriter, fork, marks::Parked, remove, whole,
+    Anchor, Deleted, Exported, Forked, ImportOptions, Imported, LoadedTape, Mark, Notify, ReadTo, SessionSummary,
+    Spills, TapeEntry, TapeError, TapeStore, TapeWriter, export, fork, import, marks::Parked, remove, whole,
 };
 use crate::words::ids::{Millis, Seq, SessionId};
 
@@ -170,6 +173,27 @@ pub trait TapeStoreExt: TapeStore {
     /// it. Returns whether it did. [`TapeError::Unfinished`] while a turn of it is open.
     fn delete_unused(&self, session: &SessionId, last: Seq) -> Result<bool, TapeError> {
         remove::delete_unused(self, session, last)
+    }
+
+    /// Writes a session as one file, which [`import`](TapeStoreExt::import) takes, also over another engine: the lines of a session
+    /// that is not a fork are the same bytes over each that keeps lines. The file of a fork also has the entries from the sessions that
+    /// it continues from. Holds the lines of one session in memory.
+    ///
+    /// [`TapeError::Damaged`]: nothing is exported of a tape with a bad line; [`TapeError::Newer`]; [`TapeError::TooDeep`];
+    /// [`TapeError::Changed`]; [`TapeError::Io`], also of `to`. Discard what was written: imports refuse a part of a file, but the
+    /// file may be whole if the session was deleted during the export.
+    fn export(&self, session: &SessionId, spills: Spills, to: &mut dyn Write) -> Result<Exported, TapeError> {
+        export::export(self, session, spills, to)
+    }
+
+    /// Brings in a session that [`export`](TapeStoreExt::export) wrote, over any engine. Holds one append of it in memory.
+    ///
+    /// [`TapeError::Exists`]; [`TapeError::Import`] if the file is not an export or is damaged, or has large outputs and the engine
+    /// has no [`folder`](TapeStore::folder) for them; [`TapeError::Newer`]; [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an
+    /// error, and after a kill, nothing of the session exists, unless the last step failed (the sync of the folder of all sessions,
+    /// or the answer to a commit): then the whole session may exist.
+    fn import(&self, from: &mut dyn BufRead, options: &ImportOptions) -> Result<Imported, TapeError> {
+        import::import(self, from, options)
     }
 
     /// Notes that a turn of this session is open, so that the next start finds it with one look. Does not wait for a slow disk

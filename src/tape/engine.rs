@@ -162,6 +162,32 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// The sessions that have a mark, sorted, each with the text of the mark. With `of`, looks at that session alone.
     fn marks(&self, mark: Mark, of: Option<&SessionId>) -> Result<Vec<(SessionId, String)>, TapeError>;
 
+    /// The entries up to `through` that end an append, in order; an append that only begins there may be named too. The default asks
+    /// for a position of each append.
+    fn ends(&self, session: &SessionId, through: Seq) -> Result<Vec<Seq>, TapeError> {
+        let mut next = self.parts(session)?.first().map(|part| part.first);
+        let mut ends = Vec::new();
+        while let Some(first) = next.filter(|first| *first <= through) {
+            let Some(position) = self.position(session, first)? else { break };
+            let end = Seq(first.0 + position.more);
+            ends.push(end);
+            next = Some(end.next());
+        }
+        Ok(ends)
+    }
+
+    /// Makes a session of a whole tape that comes from elsewhere, with what stands next to it: what `pieces` gives, in its order. All
+    /// or nothing, at every moment, also for readers and after a crash; an error of `pieces` is returned, and nothing was made then.
+    /// [`TapeError::Exists`] before the first piece is taken. The lines are checked, and names are plain; the session is not open
+    /// afterwards. The default refuses: an engine that does not have this method takes no imports.
+    fn take_in(
+        &self,
+        _session: &SessionId,
+        _pieces: &mut dyn Iterator<Item = Result<TapePiece, TapeError>>,
+    ) -> Result<(), TapeError> {
+        Err(TapeError::engine("this store takes no sessions from files: import into another one"))
+    }
+
     /// Waits until every append that was answered [`Appended::Later`] is reported, and every dropped writer has released its
     /// session. `false` if that took longer than `limit`.
     fn settle(&self, limit: Duration) -> bool;
@@ -172,6 +198,33 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     fn folder(&self, _of: Option<&SessionId>) -> Option<PathBuf> {
         None
     }
+}
+
+/// What [`TapeStore::take_in`] is given: first the appends of the tape, in order, then marks, then large outputs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TapePiece {
+    /// The next append.
+    Append {
+        /// The part that it is in, `NNN_name`. Parts follow each other, and their numbers ascend, possibly with gaps; the first is 1.
+        part: String,
+        /// Its entries.
+        entries: Vec<TapeEntry>,
+    },
+    /// A mark of the session.
+    Mark {
+        /// Which.
+        mark: Mark,
+        /// Its text.
+        about: String,
+    },
+    /// The next bytes of a large output; given only to an engine that has a [`folder`](TapeStore::folder) for the session.
+    Spill {
+        /// The name of its file in the folder `spill`.
+        name: String,
+        /// None, or more of its bytes.
+        bytes: Vec<u8>,
+    },
 }
 
 /// The position of an entry on the tape that has it.

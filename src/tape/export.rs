@@ -20,6 +20,7 @@
 //! fork, or the old contents of files (the folder `files/`).
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Read as _, Seek as _, Write},
     path::{Path, PathBuf},
@@ -29,10 +30,12 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Append, Forked, Store, TapeAccess, TapeError,
-    layout::{Layout, new_file, open_to_read},
+    Anchor, Damage, TapeEntry, TapeError, TapeStore, TapeStoreExt as _,
+    layout::{new_file, open_to_read},
     line::{Chain, encode_lines},
+    lineage::FORKS_OF_FORKS_MAX,
     read::open_if_there,
+    whole::{END, anchors, must_be_shown, range},
 };
 use crate::{
     tool::truncate::{SpillEntry, list_spills},
@@ -114,92 +117,86 @@ pub enum Spills {
     Taken,
 }
 
-impl Store {
-    /// Writes a session as one file. The file of a fork also has the entries from the sessions that it continues from.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Missing`]; [`TapeError::Damaged`]: nothing is exported of a tape with a bad line; [`TapeError::Newer`];
-    /// [`TapeError::TooDeep`]; [`TapeError::Changed`]; [`TapeError::Io`], also of `to`. Discard what was written: imports refuse a
-    /// part of a file, but the file may be whole if the session was deleted during the export.
-    pub fn export(&self, session: &SessionId, spills: Spills, to: &mut dyn Write) -> Result<Exported, TapeError> {
-        let failed = |error| TapeError::io("write", "the export")(error);
-        let appends = self.appends(session)?;
-        let last = appends.last().and_then(|append| append.entries.last()).map_or(Seq::ZERO, |entry| entry.seq);
-        let anchors = sealed(session, appends)?;
-        let mut outputs = match spills {
-            Spills::Left => Outputs::default(),
-            Spills::Taken => self.outputs(session)?,
-        };
-        let header = Header {
-            tamtam: Kind::Tape,
-            v: EXPORT_VERSION,
-            session: session.clone(),
-            last,
-            anchors: anchors.iter().map(|(name, lines, bytes)| Piece::of(name, *lines, bytes)).collect(),
-            spills: outputs.spills.iter().map(|(spill, _)| spill.clone()).collect(),
-        };
-        serde_json::to_writer(&mut *to, &header).map_err(|error| failed(error.into()))?;
-        to.write_all(b"\n").map_err(failed)?;
-        anchors.iter().try_for_each(|(_, _, bytes)| to.write_all(bytes)).map_err(failed)?;
-        for n in 0..outputs.spills.len() {
-            let (bytes, name) = (outputs.again(n)?, &outputs.spills[n].0.name);
-            for piece in bytes.chunks(SPILL_PIECE_BYTES) {
-                let data = BASE64_STANDARD.encode(piece);
-                writeln!(to, "{}", serde_json::json!({"spill": name, "data": data})).map_err(failed)?;
-            }
+/// [`TapeStoreExt::export`](super::TapeStoreExt::export).
+pub(super) fn export<S: TapeStore + ?Sized>(
+    store: &S,
+    session: &SessionId,
+    spills: Spills,
+    to: &mut dyn Write,
+) -> Result<Exported, TapeError> {
+    let failed = |error| TapeError::io("write", "the export")(error);
+    must_be_shown(store, session)?;
+    let entries = range(store, session, Seq(1), END)?;
+    let last = entries.last().map_or(Seq::ZERO, |entry| entry.seq);
+    let place = store.position(session, last)?;
+    let begun = if entries.is_empty() { Vec::new() } else { anchors(store, session)? };
+    let sealed = sealed(session, &entries, &ends(store, session, last)?, &begun)?;
+    drop(entries);
+    let mut outputs = match (spills, store.spill_path(session)) {
+        (Spills::Taken, Some(folder)) => Outputs::of(&folder, store.folder(None))?,
+        _ => Outputs::default(),
+    };
+    let header = Header {
+        tamtam: Kind::Tape,
+        v: EXPORT_VERSION,
+        session: session.clone(),
+        last,
+        anchors: sealed.iter().map(|(name, lines, bytes)| Piece::of(name, *lines, bytes)).collect(),
+        spills: outputs.spills.iter().map(|(spill, _)| spill.clone()).collect(),
+    };
+    serde_json::to_writer(&mut *to, &header).map_err(|error| failed(error.into()))?;
+    to.write_all(b"\n").map_err(failed)?;
+    sealed.iter().try_for_each(|(_, _, bytes)| to.write_all(bytes)).map_err(failed)?;
+    for n in 0..outputs.spills.len() {
+        let (bytes, name) = (outputs.again(n)?, &outputs.spills[n].0.name);
+        for piece in bytes.chunks(SPILL_PIECE_BYTES) {
+            let data = BASE64_STANDARD.encode(piece);
+            writeln!(to, "{}", serde_json::json!({"spill": name, "data": data})).map_err(failed)?;
         }
-        to.flush().map_err(failed)?;
-        // If the session was deleted meanwhile, fail: a deleted session must not be backed up.
-        self.must_exist(session)?;
-        Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
     }
+    to.flush().map_err(failed)?;
+    // If the session was deleted meanwhile, fail, also where another one has its name by now: nothing that is gone must be backed up.
+    must_be_shown(store, session)?;
+    if store.position(session, last)? != place {
+        return Err(TapeError::Missing { session: session.clone() });
+    }
+    Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
+}
 
-    /// The large outputs of a session as they are now, by name: a file that was imported is exported as it came in, although its
-    /// files are younger.
-    fn outputs(&self, session: &SessionId) -> Result<Outputs, TapeError> {
-        let folder = self.layout().session(session).join("spill");
-        let mut copies = match self.access() {
-            TapeAccess::Write => nameless(self.layout()).ok(),
-            TapeAccess::Read => None,
-        };
-        let mut spills = Vec::new();
-        let mut found = list_spills(&folder).map_err(TapeError::io("list", &folder))?;
-        found.sort_by(|one, other| one.path.cmp(&other.path));
-        for SpillEntry { path, .. } in found {
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            let Some(mut file) = open_if_there(&path)? else { continue };
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes).map_err(TapeError::io("read", &path))?;
-            if copies.as_mut().is_some_and(|copies| copies.write_all(&bytes).is_err()) {
-                copies = None;
-            }
-            spills.push((Piece::of(name, 0, &bytes), path));
-        }
-        if let Some(copies) = &mut copies {
-            copies.rewind().map_err(TapeError::io("read", &folder))?;
-        }
-        Ok(Outputs { spills, copies })
+/// The entries up to `last` that end an append, also of the tapes that a fork continues from.
+fn ends<S: TapeStore + ?Sized>(store: &S, session: &SessionId, last: Seq) -> Result<BTreeSet<Seq>, TapeError> {
+    let (mut tape, mut through, mut ends) = (session.clone(), last, BTreeSet::new());
+    for _ in 0..=FORKS_OF_FORKS_MAX {
+        ends.extend(store.ends(&tape, through)?);
+        let Some(from) = store.summary(&tape)?.from else { return Ok(ends) };
+        (tape, through) = (from.parent, through.min(from.seq));
     }
+    Err(TapeError::TooDeep { session: tape, max: FORKS_OF_FORKS_MAX })
 }
 
 /// The lines of a tape by anchors (folder, number of lines, bytes), sealed as a tape of `session`'s own. The same appends make the
-/// same lines, so those of a session that is not a fork come out byte for byte.
-fn sealed(session: &SessionId, appends: Vec<Append>) -> Result<Vec<(String, u64, Vec<u8>)>, TapeError> {
+/// same lines, so those of a session that is not a fork come out byte for byte. A fork's first part is no anchor: it becomes the end
+/// of the anchor before it.
+fn sealed(
+    session: &SessionId,
+    entries: &[TapeEntry],
+    ends: &BTreeSet<Seq>,
+    begun: &[Anchor],
+) -> Result<Vec<(String, u64, Vec<u8>)>, TapeError> {
     let mut anchors: Vec<(String, u64, Vec<u8>)> = Vec::new();
-    let mut chain = Chain::start(session, "");
-    for Append { file, line, entries } in appends {
-        // A fork's first file becomes the end of the anchor before it.
-        let goes_on = line > 1 || entries.first().is_some_and(|first| Forked::of(first).is_some());
-        if !goes_on || anchors.is_empty() {
-            let folder = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+    let (mut chain, mut begun) = (Chain::start(session, ""), begun.iter().peekable());
+    for append in entries.chunk_by(|one, _| !ends.contains(&one.seq)) {
+        if let Some(anchor) = begun.next_if(|anchor| append.first().is_some_and(|first| first.seq == anchor.first)) {
+            let folder = format!("{:03}_{}", anchor.number, anchor.name);
             chain = chain.in_file(&folder);
             anchors.push((folder, 0, Vec::new()));
         }
-        if let Some((_, lines, bytes)) = anchors.last_mut() {
-            *lines += entries.len() as u64;
-            bytes.extend(encode_lines(&mut chain, &entries)?);
-        }
+        let Some((_, lines, bytes)) = anchors.last_mut() else {
+            let what = "the anchors before it are missing".to_owned();
+            return Err(TapeError::Damaged(Damage::new(session.as_str(), 1, what, Seq::ZERO)));
+        };
+        *lines += append.len() as u64;
+        bytes.extend(encode_lines(&mut chain, append)?);
     }
     Ok(anchors)
 }
@@ -213,6 +210,29 @@ struct Outputs {
 }
 
 impl Outputs {
+    /// The large outputs in a folder as they are now, by name: a file that was imported is exported as it came in, although its files
+    /// are younger. The copies are made in `beside`.
+    fn of(folder: &Path, beside: Option<PathBuf>) -> Result<Outputs, TapeError> {
+        let mut copies = beside.and_then(|beside| nameless(&beside).ok());
+        let mut spills = Vec::new();
+        let mut found = list_spills(folder).map_err(TapeError::io("list", folder))?;
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        for SpillEntry { path, .. } in found {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let Some(mut file) = open_if_there(&path)? else { continue };
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map_err(TapeError::io("read", &path))?;
+            if copies.as_mut().is_some_and(|copies| copies.write_all(&bytes).is_err()) {
+                copies = None;
+            }
+            spills.push((Piece::of(name, 0, &bytes), path));
+        }
+        if let Some(copies) = &mut copies {
+            copies.rewind().map_err(TapeError::io("read", folder))?;
+        }
+        Ok(Outputs { spills, copies })
+    }
+
     /// The bytes of the nth output, checked against its hash. Call it in order.
     fn again(&mut self, n: usize) -> Result<Vec<u8>, TapeError> {
         let (spill, path) = &self.spills[n];
@@ -232,8 +252,8 @@ impl Outputs {
 }
 
 /// A file without a name: it is gone when it is closed, also after a crash.
-fn nameless(layout: &Layout) -> io::Result<File> {
-    let path = layout.root.join(format!(".export-{}", crate::words::ids::new_uuid().simple()));
+fn nameless(folder: &Path) -> io::Result<File> {
+    let path = folder.join(format!(".export-{}", crate::words::ids::new_uuid().simple()));
     let file = new_file(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)

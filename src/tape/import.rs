@@ -1,19 +1,22 @@
-//! Importing a session from a file that [`Store::export`] wrote: all of it or nothing.
+//! Importing a session from a file that [`TapeStoreExt::export`](super::TapeStoreExt::export) wrote: all of it or nothing.
 //!
-//! The form of the file is never trusted. Each line is checked as on a tape and written as this library writes it; names are
+//! ```text
+//! lines of the file ─► Incoming: checks, names, seals again ─► pieces ─► TapeStore::take_in: the engine makes all or nothing
+//! ```
+//!
+//! The form of the file is never trusted. Each line is checked as on a tape and given on as this library writes it; names are
 //! checked before they become paths; nothing is larger than the header says. The header, each line and append, the number of
-//! anchors, and the large outputs have separate bounds; the tape as a whole has none. The session is written under `importing/`,
-//! synced, and gets its place by one rename that replaces nothing. So after any error, and after a crash at any point, either the
-//! whole session exists or nothing of it; the next import removes what a killed one left.
+//! anchors, and the large outputs have separate bounds; the tape as a whole has none. An engine makes the session in one step behind
+//! the last piece (`store/take_in.rs`: by one rename), so after any error, and after a crash at any point, either the whole session
+//! exists or nothing of it.
 //! Anyone can make a sound file. So the session ends with an entry that keeps its words and takes its powers away ([`narrowed`]),
 //! unless the host says that the file is its own ([`ImportOptions::as_it_was`]) or the session has no entry. In all other cases a
 //! change must not let a session get its place without that entry and the mark next to the tape. It must keep every bound, and must
-//! not use a name or a length before it was checked. Blocks; waits for another import without a limit.
+//! not use a name or a length before it was checked. Blocks.
 
 use std::{
-    fs::File,
-    io::{BufRead, BufWriter, Read as _, Write as _},
-    path::{Path, PathBuf},
+    collections::VecDeque,
+    io::{BufRead, Read as _},
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -21,13 +24,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Store, TapeEntry, TapeError, TapeStoreExt as _,
+    TapeEntry, TapeError, TapePiece, TapeStore, TapeStoreExt as _,
     export::{EXPORT_VERSION, Header, Piece},
     handle::APPEND_BYTES_MAX,
-    layout::{
-        anchor_name, anchor_number, make_folder, make_new_folder, names_in, new_file, open_or_make, plain_anchor_name,
-        sync_folder,
-    },
+    layout::{anchor_name, anchor_number, plain_anchor_name},
     line::{Chain, LINE_BYTES_MAX, Rest, decode_lines, encode_lines, glance},
 };
 use crate::words::ids::{Millis, Seq, SessionId};
@@ -96,94 +96,212 @@ impl ImportOptions {
     }
 }
 
-impl Store {
-    /// Brings in a session that [`Store::export`] wrote.
-    ///
-    /// # Errors
-    ///
-    /// [`TapeError::Exists`]; [`TapeError::Import`] if the file is not an export or is damaged; [`TapeError::Newer`];
-    /// [`TapeError::ReadingOnly`]; [`TapeError::Io`]. After an error nothing of the session exists, unless the last step failed
-    /// (the sync of the folder of all sessions): then the whole session exists.
-    pub fn import(&self, from: &mut dyn BufRead, options: &ImportOptions) -> Result<Imported, TapeError> {
-        self.inner.must_write()?;
-        let mut from = Lines { from, line: 0, of: HEADER_BYTES_MAX };
-        let header = read_header(&mut from)?;
-        let session = options.as_id.as_ref().unwrap_or(&header.session).clone();
-        let exists = || TapeError::Exists { session: session.clone() };
-        if self.layout().session(&session).exists() {
-            return Err(exists());
-        }
-        let staging = Staging::new(self)?;
-        fault!(self.faults(), "tape.import.begun", session.as_str());
-        from.of = LINE_BYTES_MAX;
-        let last = self.bring_in(&mut from, &header, (&session, options), &staging.folder)?;
-        if from.next()?.is_some() {
-            return Err(from.refuse("there is data after its end"));
-        }
-        fault!(self.faults(), "tape.import.written", session.as_str());
-        let to = self.layout().session(&session);
-        let flags = rustix::fs::RenameFlags::NOREPLACE;
-        match rustix::fs::renameat_with(rustix::fs::CWD, &staging.folder, rustix::fs::CWD, &to, flags) {
-            Err(rustix::io::Errno::EXIST | rustix::io::Errno::NOTEMPTY) => return Err(exists()),
-            moved => moved.map_err(|error| TapeError::io("make", &to)(error.into()))?,
-        }
-        self.inner.writer.files.changed.note(&session);
-        sync_folder(&self.layout().sessions())?;
-        fault!(self.faults(), "tape.import.done", session.as_str());
-        Ok(Imported { session, last, anchors: header.anchors.len(), spills: header.spills.len() })
+/// [`TapeStoreExt::import`](super::TapeStoreExt::import).
+pub(super) fn import<S: TapeStore + ?Sized>(
+    store: &S,
+    from: &mut dyn BufRead,
+    options: &ImportOptions,
+) -> Result<Imported, TapeError> {
+    let mut from = Lines { from, line: 0, of: HEADER_BYTES_MAX };
+    let header = read_header(&mut from)?;
+    from.of = LINE_BYTES_MAX;
+    let session = options.as_id.as_ref().unwrap_or(&header.session).clone();
+    let spill = store.spill_path(&session);
+    if !header.spills.is_empty() && spill.is_none() {
+        return Err(from.refuse("it has large outputs, and this store has no place for them: export it without them"));
+    }
+    let (anchors, spills) = (header.anchors.len(), header.spills.len());
+    let spill = spill.map(|folder| folder.display().to_string());
+    let mut incoming = Incoming::new(from, header, session.clone(), options, spill);
+    store.take_in(&session, &mut incoming)?;
+    Ok(Imported { session, last: incoming.last, anchors, spills })
+}
+
+/// The pieces of a file, each checked before it is given on. After an error nothing more may be taken.
+struct Incoming<'a> {
+    from: Lines<'a>,
+    header: Header,
+    session: SessionId,
+    options: &'a ImportOptions,
+    spill_path: Option<String>,
+    /// The anchors and the large outputs that are read to their end.
+    anchors: usize,
+    spills: usize,
+    /// What was read of the anchor or the large output that is being read.
+    read: Option<Reading>,
+    /// The ends of the tape in the file, and of that which is made of it.
+    ends: Option<(Chain, Chain)>,
+    noted: Noted,
+    /// What follows the tape of the file, once that is read.
+    closing: Option<VecDeque<TapePiece>>,
+    /// The last entry of the session.
+    last: Seq,
+}
+
+#[derive(Default)]
+struct Reading {
+    hasher: blake3::Hasher,
+    bytes: u64,
+    lines: u64,
+}
+
+impl Reading {
+    fn is_all_of(&self, piece: &Piece) -> bool {
+        self.bytes == piece.bytes && self.hasher.finalize().to_hex().as_str() == piece.hash
+    }
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = Result<TapePiece, TapeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.piece().transpose()
+    }
+}
+
+impl<'a> Incoming<'a> {
+    fn new(
+        from: Lines<'a>,
+        header: Header,
+        session: SessionId,
+        options: &'a ImportOptions,
+        spill_path: Option<String>,
+    ) -> Incoming<'a> {
+        let (read, ends, noted, closing) = (None, None, Noted::default(), None);
+        let (anchors, spills, last) = (0, 0, Seq::ZERO);
+        Incoming { from, header, session, options, spill_path, anchors, spills, read, ends, noted, closing, last }
     }
 
-    fn bring_in(
-        &self,
-        from: &mut Lines<'_>,
-        header: &Header,
-        (session, options): (&SessionId, &ImportOptions),
-        folder: &Path,
-    ) -> Result<Seq, TapeError> {
-        let anchors = folder.join("anchors");
-        make_folder(&anchors)?;
-        let mut ends: Option<(Chain, Chain)> = None;
-        let mut noted = Noted::default();
-        for anchor in &header.anchors {
-            let chains = match &ends {
-                Some((old, new)) => (old.in_file(&anchor.name), new.in_file(&anchor.name)),
-                None => (Chain::start(&header.session, &anchor.name), Chain::start(session, &anchor.name)),
-            };
-            let at = anchors.join(&anchor.name);
-            make_new_folder(&at).map_err(TapeError::io("make", &at))?;
-            ends = Some(bring_in_anchor(from, anchor, chains, &at.join("entries.jsonl"), &mut noted)?);
-            sync_folder(&at)?;
-        }
-        let last = ends.as_ref().map_or(Seq::ZERO, |(old, _)| old.seq);
-        if last != header.last {
-            return Err(from.refuse(&format!("it ends with entry {last} and not with {}", header.last)));
-        }
-        sync_folder(&anchors)?;
-        // A session without an entry has no powers to take.
-        let last = match (&options.into, ends, header.anchors.last()) {
-            (Some((workspace, now)), Some((_, mut chain)), Some(newest)) => {
-                let (from, workspace) = (header.session.clone(), workspace.clone());
-                let spill = self.spill_path(session).map(|folder| folder.display().to_string());
-                let imported = ImportedFrom { session: session.clone(), from, last, workspace, spill };
-                let entries = anchors.join(&newest.name).join("entries.jsonl");
-                narrowed::write(folder, &entries, &mut chain, &imported, noted.time.max(*now))?
+    fn piece(&mut self) -> Result<Option<TapePiece>, TapeError> {
+        while let Some(anchor) = self.header.anchors.get(self.anchors).cloned() {
+            if self.read.as_ref().is_none_or(|read| read.lines < anchor.lines) {
+                return self.append(&anchor).map(Some);
             }
-            _ => {
-                // The session was brought in before: keep that mark, so a fork from before its `imported` entry gets no powers.
-                if let Some((seq, imported)) = noted.imported {
-                    narrowed::mark(folder, seq, imported)?;
-                }
-                last
+            let read = self.read.take().unwrap_or_default();
+            if !read.is_all_of(&anchor) {
+                return Err(self.from.refuse("the lines of an anchor are not those that the first line names"));
             }
+            self.anchors += 1;
+        }
+        if self.closing.is_none() {
+            self.closing = Some(self.close()?);
+        }
+        if let Some(piece) = self.closing.as_mut().and_then(VecDeque::pop_front) {
+            return Ok(Some(piece));
+        }
+        while let Some(spill) = self.header.spills.get(self.spills).cloned() {
+            if self.read.as_ref().is_none_or(|read| read.bytes < spill.bytes) {
+                return self.spill(&spill).map(Some);
+            }
+            let read = self.read.take().unwrap_or_default();
+            if !read.is_all_of(&spill) {
+                return Err(self.from.refuse(&format!("{} is not what the first line names", spill.name)));
+            }
+            self.spills += 1;
+        }
+        match self.from.next()? {
+            None => Ok(None),
+            Some(_) => Err(self.from.refuse("there is data after its end")),
+        }
+    }
+
+    /// The next append of an anchor.
+    fn append(&mut self, anchor: &Piece) -> Result<TapePiece, TapeError> {
+        let (old, mut new) = match (&self.ends, &self.read) {
+            (Some(ends), Some(_)) => ends.clone(),
+            (Some((old, new)), None) => (old.in_file(&anchor.name), new.in_file(&anchor.name)),
+            (None, _) => (Chain::start(&self.header.session, &anchor.name), Chain::start(&self.session, &anchor.name)),
         };
-        if !header.spills.is_empty() {
-            let spills = folder.join("spill");
-            make_folder(&spills)?;
-            header.spills.iter().try_for_each(|spill| bring_in_spill(from, spill, &spills.join(&spill.name)))?;
-            sync_folder(&spills)?;
+        let (begins, read) = (self.from.line + 1, self.read.get_or_insert_default());
+        let mut append: Vec<u8> = Vec::new();
+        loop {
+            let line = self.from.next()?.ok_or_else(|| self.from.refuse("it ends too early"))?;
+            append.extend_from_slice(&line);
+            append.push(b'\n');
+            read.lines += 1;
+            let more = glance(&line).map_or(0, |seen| seen.more);
+            if more == 0 || read.lines == anchor.lines {
+                break;
+            }
+            if append.len() > 2 * APPEND_BYTES_MAX {
+                return Err(self.from.refuse("one append of it is too large"));
+            }
         }
-        sync_folder(folder)?;
-        Ok(last)
+        read.hasher.update(&append);
+        read.bytes += append.len() as u64;
+        if read.bytes > anchor.bytes {
+            return Err(self.from.refuse("an anchor is larger than the first line says"));
+        }
+        let decoded = decode_lines(&old, &append)?;
+        match decoded.rest {
+            Rest::Nothing => {}
+            Rest::Torn { line, what } | Rest::Bad { line, what } => {
+                return Err(TapeError::Import { line: begins + line as u64 - 1, what });
+            }
+        }
+        let renamed = old.session != new.session;
+        let named = |entry| if renamed { under_new_name(entry, &old.session, &new.session) } else { entry };
+        let entries: Vec<TapeEntry> = decoded.entries.into_iter().map(named).collect();
+        let noted = &mut self.noted;
+        entries.iter().try_for_each(|entry| noted.take(entry)).map_err(|what| self.from.refuse(&what))?;
+        let written = encode_lines(&mut new, &entries)?;
+        // JSON can say the same with other spaces or in another order. Readers that look for fields at fixed places know one form.
+        if !renamed && written != append {
+            return Err(TapeError::Import { line: begins, what: "the lines are not written as a tape's are".into() });
+        }
+        self.ends = Some((decoded.chain, new));
+        Ok(TapePiece::Append { part: anchor.name.clone(), entries })
+    }
+
+    /// What follows the tape of the file: the entry that takes the powers of the session, and the mark next to it.
+    fn close(&mut self) -> Result<VecDeque<TapePiece>, TapeError> {
+        self.last = self.ends.as_ref().map_or(Seq::ZERO, |(old, _)| old.seq);
+        if self.last != self.header.last {
+            let (ends, said) = (self.last, self.header.last);
+            return Err(self.from.refuse(&format!("it ends with entry {ends} and not with {said}")));
+        }
+        // A session without an entry has no powers to take.
+        let (Some((workspace, now)), Some(newest)) = (&self.options.into, self.header.anchors.last()) else {
+            // The session was brought in before: keep that mark, so a fork from before its `imported` entry gets no powers.
+            return Ok(self
+                .noted
+                .imported
+                .take()
+                .map(|(seq, imported)| narrowed::mark(seq, imported))
+                .into_iter()
+                .collect());
+        };
+        let (session, from, workspace) = (self.session.clone(), self.header.session.clone(), workspace.clone());
+        let imported = ImportedFrom { session, from, last: self.last, workspace, spill: self.spill_path.clone() };
+        self.last = self.last.next();
+        let entries = vec![imported.entry(self.last, self.noted.time.max(*now))];
+        let append = TapePiece::Append { part: newest.name.clone(), entries };
+        Ok([append, narrowed::mark(self.last, imported)].into())
+    }
+
+    /// The next bytes of a large output; first none, so that an empty one is there too.
+    fn spill(&mut self, spill: &Piece) -> Result<TapePiece, TapeError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Part {
+            spill: String,
+            data: String,
+        }
+        let name = spill.name.clone();
+        let Some(read) = &mut self.read else {
+            self.read = Some(Reading::default());
+            return Ok(TapePiece::Spill { name, bytes: Vec::new() });
+        };
+        let line = self.from.next()?.ok_or_else(|| self.from.refuse("it ends too early"))?;
+        let part: Option<Part> = serde_json::from_slice(&line).ok().filter(|part: &Part| part.spill == name);
+        let bytes = part.and_then(|part| BASE64_STANDARD.decode(part.data).ok()).filter(|bytes| !bytes.is_empty());
+        let bytes = bytes.ok_or_else(|| self.from.refuse(&format!("a piece of {name} should be there")))?;
+        read.bytes += bytes.len() as u64;
+        read.hasher.update(&bytes);
+        if read.bytes > spill.bytes {
+            return Err(self.from.refuse(&format!("{name} is not what the first line names")));
+        }
+        Ok(TapePiece::Spill { name, bytes })
     }
 }
 
@@ -199,30 +317,32 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     if header.anchors.len() > ANCHORS_MAX || header.spills.len() > SPILLS_MAX {
         return Err(from.refuse("it has too many anchors or large outputs"));
     }
-    let is_anchor = |name: &str| {
-        let is_plain = plain_anchor_name(anchor_name(name)) == anchor_name(name);
-        is_plain && anchor_number(name).is_some_and(|number| number <= ANCHOR_NUMBER_MAX)
-    };
     let begins = header.anchors.first().is_none_or(|first| anchor_number(&first.name) == Some(1));
     let ascend = header.anchors.windows(2).all(|pair| anchor_number(&pair[0].name) < anchor_number(&pair[1].name));
     // A first anchor with another number than 1 would be taken for a fork's, and its first line would say where it continues
     // from.
-    if !begins || !ascend || header.anchors.iter().any(|anchor| !is_anchor(&anchor.name)) {
+    if !begins || !ascend || header.anchors.iter().any(|anchor| !is_anchor_name(&anchor.name)) {
         return Err(from.refuse("it has an anchor with an invalid name"));
     }
     // An anchor without a line counts as not begun, and the anchors after it would not be found.
     if header.anchors.iter().any(|anchor| anchor.lines == 0) {
         return Err(from.refuse("it has an anchor without a line"));
     }
-    let is_spill = |name: &str| {
-        let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-        plain && name.ends_with(".log") && !name.starts_with('.') && name.len() <= 200
-    };
     let bytes = header.spills.iter().fold(0_u64, |sum, spill| sum.saturating_add(spill.bytes));
-    if bytes > SPILL_BYTES_MAX || header.spills.iter().any(|spill| !is_spill(&spill.name)) {
+    if bytes > SPILL_BYTES_MAX || header.spills.iter().any(|spill| !is_spill_name(&spill.name)) {
         return Err(from.refuse("its large outputs are too large, or have invalid names"));
     }
     Ok(header)
+}
+
+pub(super) fn is_anchor_name(name: &str) -> bool {
+    let is_plain = plain_anchor_name(anchor_name(name)) == anchor_name(name);
+    is_plain && anchor_number(name).is_some_and(|number| number <= ANCHOR_NUMBER_MAX)
+}
+
+pub(super) fn is_spill_name(name: &str) -> bool {
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+    plain && name.ends_with(".log") && !name.starts_with('.') && name.len() <= 200
 }
 
 /// What is remembered of the entries that were read.
@@ -245,65 +365,6 @@ impl Noted {
     }
 }
 
-/// Copies the lines of one anchor, append by append, and checks each. Returns the ends of the old and of the new chain.
-fn bring_in_anchor(
-    from: &mut Lines<'_>,
-    anchor: &Piece,
-    (mut old, mut new): (Chain, Chain),
-    path: &Path,
-    noted: &mut Noted,
-) -> Result<(Chain, Chain), TapeError> {
-    let renamed = old.session != new.session;
-    let file = new_file(path).map_err(TapeError::io("make", path))?;
-    let mut out = BufWriter::new(file);
-    let (mut hasher, mut bytes, mut lines) = (blake3::Hasher::new(), 0_u64, 0_u64);
-    let mut append: Vec<u8> = Vec::new();
-    while lines < anchor.lines {
-        let begins = from.line + 1;
-        append.clear();
-        loop {
-            let line = from.next()?.ok_or_else(|| from.refuse("it ends too early"))?;
-            append.extend_from_slice(&line);
-            append.push(b'\n');
-            lines += 1;
-            let more = glance(&line).map_or(0, |seen| seen.more);
-            if more == 0 || lines == anchor.lines {
-                break;
-            }
-            if append.len() > 2 * APPEND_BYTES_MAX {
-                return Err(from.refuse("one append of it is too large"));
-            }
-        }
-        hasher.update(&append);
-        bytes += append.len() as u64;
-        if bytes > anchor.bytes {
-            return Err(from.refuse("an anchor is larger than the first line says"));
-        }
-        let read = decode_lines(&old, &append)?;
-        match read.rest {
-            Rest::Nothing => {}
-            Rest::Torn { line, what } | Rest::Bad { line, what } => {
-                return Err(TapeError::Import { line: begins + line as u64 - 1, what });
-            }
-        }
-        let named = |entry| if renamed { under_new_name(entry, &old.session, &new.session) } else { entry };
-        let entries: Vec<TapeEntry> = read.entries.into_iter().map(named).collect();
-        entries.iter().try_for_each(|entry| noted.take(entry)).map_err(|what| from.refuse(&what))?;
-        let written = encode_lines(&mut new, &entries)?;
-        // JSON can say the same with other spaces or in another order. Readers that look for fields at fixed places know one form.
-        if !renamed && written != append {
-            return Err(TapeError::Import { line: begins, what: "the lines are not written as a tape's are".into() });
-        }
-        old = read.chain;
-        out.write_all(&written).map_err(TapeError::io("write", path))?;
-    }
-    if bytes != anchor.bytes || hasher.finalize().to_hex().as_str() != anchor.hash {
-        return Err(from.refuse("the lines of an anchor are not those that the first line names"));
-    }
-    finish(out, path)?;
-    Ok((old, new))
-}
-
 /// Puts the new name into an entry that holds the session's own name; other entries stay as they are.
 fn under_new_name(entry: TapeEntry, old: &SessionId, new: &SessionId) -> TapeEntry {
     let is_of_itself = matches!(entry.kind.as_str(), "state" | "forked" | "imported");
@@ -317,39 +378,6 @@ fn under_new_name(entry: TapeEntry, old: &SessionId, new: &SessionId) -> TapeEnt
         Ok(data) => TapeEntry { data, ..entry },
         Err(_) => entry,
     }
-}
-
-fn bring_in_spill(from: &mut Lines<'_>, spill: &Piece, path: &Path) -> Result<(), TapeError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Part {
-        spill: String,
-        data: String,
-    }
-    let file = new_file(path).map_err(TapeError::io("make", path))?;
-    let mut out = BufWriter::new(file);
-    let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0_u64);
-    while bytes < spill.bytes {
-        let line = from.next()?.ok_or_else(|| from.refuse("it ends too early"))?;
-        let part: Option<Part> = serde_json::from_slice(&line).ok().filter(|part: &Part| part.spill == spill.name);
-        let data = part.and_then(|part| BASE64_STANDARD.decode(part.data).ok()).filter(|data| !data.is_empty());
-        let data = data.ok_or_else(|| from.refuse(&format!("a piece of {} should be there", spill.name)))?;
-        bytes += data.len() as u64;
-        hasher.update(&data);
-        if bytes > spill.bytes {
-            break;
-        }
-        out.write_all(&data).map_err(TapeError::io("write", path))?;
-    }
-    if bytes != spill.bytes || hasher.finalize().to_hex().as_str() != spill.hash {
-        return Err(from.refuse(&format!("{} is not what the first line names", spill.name)));
-    }
-    finish(out, path)
-}
-
-fn finish(out: BufWriter<File>, path: &Path) -> Result<(), TapeError> {
-    let file = out.into_inner().map_err(|error| TapeError::io("write", path)(error.into_error()))?;
-    file.sync_all().map_err(TapeError::io("sync", path))
 }
 
 /// The lines of the file that is brought in, each of a bounded length.
@@ -381,37 +409,6 @@ impl Lines<'_> {
 
     fn refuse(&self, what: &str) -> TapeError {
         TapeError::Import { line: self.line.max(1), what: what.to_owned() }
-    }
-}
-
-/// The folder under `importing/` that a session is written into. Dropping this removes it, unless the session moved to its place.
-struct Staging {
-    folder: PathBuf,
-    /// Held while the import runs. There is one import at a time, so everything else in `importing/` was left by a killed one.
-    _lock: File,
-}
-
-impl Staging {
-    fn new(store: &Store) -> Result<Staging, TapeError> {
-        let importing = store.layout().root.join("importing");
-        make_folder(&importing)?;
-        let path = importing.join("lock");
-        let lock = open_or_make(&path).map_err(TapeError::io("open", &path))?;
-        lock.lock().map_err(TapeError::io("lock", &path))?;
-        for left in names_in(&importing)?.iter().filter(|name| *name != "lock") {
-            let left = importing.join(left);
-            std::fs::remove_dir_all(&left).map_err(TapeError::io("remove", left))?;
-        }
-        let folder = importing.join(crate::words::ids::new_uuid().simple().to_string());
-        make_new_folder(&folder).map_err(TapeError::io("make", &folder))?;
-        Ok(Staging { folder, _lock: lock })
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        // The folder may have moved to its place. If it cannot be removed now, the next import removes it.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

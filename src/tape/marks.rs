@@ -29,7 +29,7 @@ pub enum Mark {
     Hidden,
     /// A fork of this name may continue from the session: one mark for each fork. [`TapeError::Missing`] as for `Protected`.
     Fork,
-    /// The session came from a file that is not trusted. Set only by [`Store::import`](super::Store::import).
+    /// The session came from a file that is not trusted. Set only by an import.
     Imported,
     /// Some process has the claim, through this value or from elsewhere, or the engine does not know. This mark is never set: the
     /// engine computes it.

@@ -25,6 +25,7 @@ mod options;
 mod primitives;
 mod sound;
 mod status;
+mod take_in;
 mod upkeep;
 
 use std::{

@@ -16,7 +16,7 @@ use tamtam::{
     permission::Profile,
     runtime::{Agent, AgentSpec, Agents, AgentsConfig, StartError},
     session::{Extra, Finish, Record, Refusal, ToolState, VALUE_DEPTH_MAX},
-    tape::{ImportOptions, Spills, Store, StoreOptions, TapeAccess, TapeError},
+    tape::{ImportOptions, Spills, Store, StoreOptions, TapeAccess, TapeError, TapeStoreExt as _},
     tool::{Tool, ToolContext, ToolResult},
 };
 

@@ -12,7 +12,7 @@ use std::{
 
 use tamtam::{
     Millis,
-    tape::{Exported, ImportOptions, Imported, Spills, Store, StoreOptions, TapeError},
+    tape::{Exported, ImportOptions, Imported, Spills, Store, StoreOptions, TapeError, TapeStoreExt as _},
 };
 
 use super::{

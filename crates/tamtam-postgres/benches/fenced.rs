@@ -1,5 +1,6 @@
 //! How many appends a second a node writes, each under the epoch of its claim, beside bare SQL of the same rows with a connection for
-//! each session. A real server with fsync on; in turns, so that both meet the same machine.
+//! each session; the same while somebody holds a transaction open, which keeps the server from removing old rows; and how long a turn
+//! takes, beside the same over files. A real server with fsync on; in turns, so that all meet the same machine.
 //!
 //! ```sh
 //! cargo bench -p tamtam-postgres --bench fenced
@@ -19,10 +20,13 @@ use std::{
 
 use serde_json::value::RawValue;
 use tamtam::{
-    Millis, Seq,
-    tape::{Appended, TapeEntry, TapeStore, TapeStoreExt as _},
+    Millis, Runtime, Seq, SessionOptions,
+    model::{Reply, Scripted},
+    permission::Profile,
+    runtime::Builder,
+    tape::{Appended, Durability, TapeEntry, TapeStore, TapeStoreExt as _},
 };
-use tamtam_postgres::Postgres;
+use tamtam_postgres::{Postgres, PostgresOptions};
 
 /// The bytes of a line.
 const LINE_BYTES: usize = 600;
@@ -48,7 +52,11 @@ fn session(store: &Postgres, name: &str, appends: u64, each: u64) -> Vec<Duratio
 }
 
 fn ours(server: &server::Server, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
-    let store = Postgres::open(&server.database()).unwrap();
+    appended(&server.database(), sessions, appends, each)
+}
+
+fn appended(options: &PostgresOptions, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
+    let store = Postgres::open(options).unwrap();
     let began = Instant::now();
     let took = std::thread::scope(|scope| {
         let store = &store;
@@ -100,11 +108,74 @@ fn bare(server: &server::Server, sessions: usize, appends: u64) -> (Duration, Ve
     })
 }
 
+/// A session each, with leases that are renewed 20 times a second, so that rows which change are many; with `held`, under a
+/// transaction that has seen the tables before.
+fn under_a_snapshot(server: &server::Server, held: bool, sessions: usize, appends: u64) -> (Duration, Vec<Duration>) {
+    let options = server.database().lease(Duration::from_millis(200));
+    let (begun, is_begun) = mpsc::channel();
+    let (end, ends) = tokio::sync::oneshot::channel::<()>();
+    let address = server.address();
+    let holder = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&address, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            if held {
+                client
+                    .batch_execute("begin isolation level repeatable read; select count(*) from pg_class")
+                    .await
+                    .unwrap();
+            }
+            begun.send(()).unwrap();
+            // Until the other end is dropped.
+            let _ = ends.await;
+        });
+    });
+    is_begun.recv().unwrap();
+    let took = appended(&options, sessions, appends, 1);
+    drop(end);
+    holder.join().unwrap();
+    took
+}
+
+/// Turns of one step, one after the other in each session: from the prompt to its outcome. The model answers at once.
+fn turns(builder: Builder, sessions: usize, turns: u64) -> (Duration, Vec<Duration>) {
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    threads.block_on(async {
+        let model = Arc::new(Scripted::from_fn(|_| Reply::text("yes")));
+        let runtime = builder.model(model).start().await.unwrap();
+        let mut all = Vec::new();
+        for _ in 0..sessions {
+            let options = SessionOptions::new(std::env::temp_dir()).profile(Profile::Auto);
+            all.push(runtime.create(options).await.unwrap());
+        }
+        let began = Instant::now();
+        let all = all.into_iter().map(|session| {
+            tokio::spawn(async move {
+                let mut took = Vec::new();
+                for _ in 0..turns {
+                    let began = Instant::now();
+                    session.prompt("go on").await.unwrap().wait().await.unwrap();
+                    took.push(began.elapsed());
+                }
+                took
+            })
+        });
+        let mut took = Vec::new();
+        for session in all.collect::<Vec<_>>() {
+            took.extend(session.await.unwrap());
+        }
+        let elapsed = began.elapsed();
+        runtime.shutdown().await;
+        (elapsed, took)
+    })
+}
+
 fn print(what: &str, each: u64, (elapsed, mut took): (Duration, Vec<Duration>)) {
     took.sort();
     let (entries, p50, p99) = (took.len() as u64 * each, took[took.len() / 2], took[took.len() * 99 / 100]);
     let a_second = entries as f64 / elapsed.as_secs_f64();
-    println!("{what:<44} {a_second:>9.0} entries/s   p50 {p50:>9.1?}   p99 {p99:>9.1?}");
+    println!("{what:<44} {a_second:>9.0} a second   p50 {p50:>9.1?}   p99 {p99:>9.1?}");
 }
 
 fn main() {
@@ -118,5 +189,21 @@ fn main() {
             print(&format!("{sessions} connections of bare SQL"), 1, bare(&server, sessions, size(appends)));
         }
         print("8 sessions, 32 entries an append", 32, ours(&server, 8, size(500), 32));
+        for (what, held) in [("nobody holds a transaction", false), ("one is held open", true)] {
+            print(&format!("32 sessions, {what}"), 1, under_a_snapshot(&server, held, 32, size(2_000)));
+        }
+        for sessions in [1, 8] {
+            let postgres = Arc::new(Postgres::open(&server.database()).unwrap());
+            print(
+                &format!("turns, {sessions} sessions, PostgreSQL"),
+                1,
+                turns(Runtime::builder().tapes(postgres), sessions, size(500)),
+            );
+            for (what, durability) in [("files, Process", Durability::Process), ("files, Power", Durability::Power)] {
+                let folder = tempfile::tempdir().unwrap();
+                let builder = Runtime::builder().store(folder.path()).durability(durability);
+                print(&format!("turns, {sessions} sessions, {what}"), 1, turns(builder, sessions, size(500)));
+            }
+        }
     }
 }

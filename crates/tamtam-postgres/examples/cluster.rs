@@ -89,7 +89,7 @@ pub(crate) async fn node(options: &PostgresOptions) {
     }
     runtime.drain(Duration::from_secs(5)).await;
     runtime.shutdown().await;
-    drop(cluster);
+    cluster.leave().await;
 }
 
 /// A node in its process. Killed at the end, if it does not end by itself.
@@ -139,6 +139,7 @@ pub(crate) async fn play(options: &PostgresOptions, folder: &Path, start: impl F
     for name in NODES {
         println!("{name} has {} sessions.", owners.values().filter(|owner| **owner == name).count());
     }
+    print!("{}", cluster.tree().await.unwrap());
     let victim = owners.values().next().copied().unwrap();
     drop(nodes.remove(victim));
     let killed = Instant::now();
@@ -150,6 +151,7 @@ pub(crate) async fn play(options: &PostgresOptions, folder: &Path, start: impl F
             other => println!("{session}: {message} is {other:?}"),
         }
     }
+    print!("{}", cluster.tree().await.unwrap());
     println!("All {} messages are answered, {:.1} s after that.", sent.len(), killed.elapsed().as_secs_f64());
     let mut went_on = BTreeMap::new();
     let theirs: BTreeSet<&String> = owners.iter().filter(|(_, owner)| **owner == victim).map(|(s, _)| s).collect();

@@ -12,10 +12,13 @@
 use std::{sync::Arc, time::Duration};
 
 use tamtam::{Delivery, Message, MessageId, OpenError, Runtime, Seq, SessionId, session::TurnEnd, tape::TapeError};
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::{
+    sync::Notify,
+    task::{AbortHandle, JoinHandle},
+};
 
 use crate::{
-    Postgres, PostgresError,
+    ClusterTree, Postgres, PostgresError,
     schema::channel,
     share::{ABORT, QUEUE, STEER, Share},
 };
@@ -84,11 +87,14 @@ pub enum MessageProgress {
 /// Sessions are made by [`Runtime::create`] on any node.
 ///
 /// Dropping it, or draining its runtime, ends this node's part: it takes nothing more, and what waits is another's. Drop it before
-/// the last [`Postgres`] that it was made from.
+/// the last [`Postgres`] that it was made from; better [`leave`](Cluster::leave).
 #[derive(Debug)]
 pub struct Cluster {
     share: Arc<Share>,
     tasks: [AbortHandle; 2],
+    leaves: Arc<Notify>,
+    /// Says that the node lives, until it leaves.
+    lives: JoinHandle<()>,
 }
 
 impl Cluster {
@@ -101,7 +107,9 @@ impl Cluster {
         let listens = postgres.node.pool.listen(channel(&postgres.node.shared.schema), Arc::clone(&wakes));
         let share = Arc::new(Share::new(postgres, runtime, sessions_max, wakes));
         let takes = tokio::spawn(Arc::clone(&share).run()).abort_handle();
-        Cluster { share, tasks: [listens, takes] }
+        let leaves = Arc::new(Notify::new());
+        let lives = tokio::spawn(Arc::clone(&share).live(Arc::clone(&leaves)));
+        Cluster { share, tasks: [listens, takes], leaves, lives }
     }
 
     /// Accepts a message for a session, on whichever node it is. It is durable when this returns; sent again under the same id it is
@@ -143,6 +151,16 @@ impl Cluster {
         let Some(turn) = state.turn else { return Ok(()) };
         let body = serde_json::to_string(&(turn.id, reason.into())).map_err(TapeError::engine)?;
         self.accept(session, MessageId::new(), ABORT, body).await
+    }
+
+    /// Ends this node's part, as dropping it does, and returns when the node is no longer shown in the [`tree`](Cluster::tree); after
+    /// 10 s or so if there is no server. A process that ends without it is shown as gone for a day. Drain and shut the runtime down
+    /// before. A dropped future has left, in the background.
+    pub async fn leave(mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+        self.leaves.notify_one();
+        // It does not panic; where its runtime ends, the row does by itself.
+        let _ = (&mut self.lives).await;
     }
 
     async fn accept(
@@ -217,6 +235,19 @@ impl Cluster {
         })
     }
 
+    /// All nodes with their sessions, and what waits for one, from any node. Asks the database and no node, so it tells of those that
+    /// are gone too. It reads the table of sessions once: for people, and not for a loop.
+    ///
+    /// # Errors
+    ///
+    /// If the rows cannot be read.
+    pub async fn tree(&self) -> Result<ClusterTree, TapeError> {
+        let read = self.share.ask("read the tree of all nodes", |postgres, client| {
+            Box::pin(async move { ClusterTree::read(&postgres, client).await })
+        });
+        read.await
+    }
+
     /// Waits until nothing more becomes of a message by itself: its turn is over, it was refused, it is on hold, its
     /// session is parked, or nobody knows it.
     /// Looks 20 times a second, so prefer [`Receipt::wait`](tamtam::Receipt::wait) where the session is on this node.
@@ -241,5 +272,6 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
+        self.leaves.notify_one();
     }
 }

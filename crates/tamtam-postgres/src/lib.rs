@@ -6,6 +6,7 @@
 //! | [`PostgresOptions`] | where the database is, and how long a session stays with a node that is gone |
 //! | [`Cluster`] | any node takes messages for any session, and the one that has it works on them |
 //! | [`MessageProgress`] | how far such a message came |
+//! | [`ClusterTree`] | all nodes with their sessions, and what waits for one |
 //! | [`migrate`] | makes the tables, or brings them up to date |
 //! | [`PostgresError`] | why the database did not do what was asked of it |
 //!
@@ -28,9 +29,12 @@ mod statements;
 mod store;
 mod tape;
 mod thread;
+mod tree;
+mod whole;
 
 pub use cluster::{Cluster, MessageProgress};
 pub use error::PostgresError;
 pub use options::PostgresOptions;
 pub use schema::migrate;
 pub use store::Postgres;
+pub use tree::{ClusterNode, ClusterSession, ClusterSessions, ClusterTree};

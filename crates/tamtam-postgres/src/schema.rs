@@ -6,10 +6,11 @@
 //! entries    one row a line of a tape (docs/TAPE.md, "The line"); rows are inserted and deleted, and never changed
 //! marks      open, parked, protected, hidden, forked, imported
 //! inbox      messages that any node took, until their session's tape has them
+//! nodes      nodes that joined a cluster, and until when each lives if it says nothing more
 //! epochs     counts claims; no two claims of any session have the same number
 //! ```
 //!
-//! Only rows of `sessions` change in place, without an index on what changes, so that a heartbeat leaves no new entry in an index.
+//! Only rows of `sessions` and `nodes` change in place, without an index on what changes, so that a heartbeat leaves no new entry in an index.
 //! A change must be a new migration: those that ran are never edited, and older hosts refuse a newer schema.
 
 use std::time::Duration;
@@ -28,7 +29,7 @@ const LOCK_WAIT: &str = "set local lock_timeout = '2s'";
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// Each brings the tables from one version to the next. `$schema` stands for the schema.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     r#"
 create sequence $schema.epochs;
 create table $schema.sessions (
@@ -81,6 +82,15 @@ create index inbox_waiting on $schema.inbox (session) where refused is null;
     r#"
 alter table $schema.sessions add column deaths integer not null default 0, add column claimed_seq bigint not null default 0;
 "#,
+    r#"
+create table $schema.nodes (
+    node text collate "C" primary key,
+    host text not null,
+    pid bigint not null,
+    since timestamptz not null default clock_timestamp(),
+    expires timestamptz not null
+) with (fillfactor = 50);
+"#,
 ];
 
 /// Makes the tables, or brings them to the version that this library needs, in one transaction. Does nothing if they are. Several
@@ -95,7 +105,7 @@ alter table $schema.sessions add column deaths integer not null default 0, add c
 /// grant usage on schema tamtam to app;
 /// grant usage on sequence tamtam.epochs to app;
 /// grant select on tamtam.migrations to app;
-/// grant select, insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox to app;
+/// grant select, insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox, tamtam.nodes to app;
 /// grant select, insert, delete on tamtam.entries to app;
 /// ```
 ///

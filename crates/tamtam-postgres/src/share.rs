@@ -19,6 +19,7 @@ use tokio::{
     sync::{Notify, Semaphore},
     task::JoinSet,
 };
+use tokio_postgres::types::ToSql;
 
 use crate::{Postgres, pool::Failure};
 
@@ -71,6 +72,11 @@ join lateral (
     select expires from $schema.sessions s
     where s.session = f.session and s.node <> $1 and isfinite(s.expires) and s.expires > clock_timestamp() limit 1) s on true
 where $4::bigint > 0)";
+
+const LIVE: &str = "
+insert into $schema.nodes as n (node, host, pid, expires)
+values ($1, $2, $3, clock_timestamp() + make_interval(secs => $4::float8))
+on conflict (node) do update set expires = excluded.expires";
 
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -330,10 +336,44 @@ impl Share {
         settled.await
     }
 
-    /// Deletes refusals that were kept for a day.
-    async fn sweep(self: Arc<Share>) {
-        let swept = self.ask("delete old refusals", |postgres, client| {
+    /// Says that this node lives, four times in each lease, until it leaves or its runtime drains.
+    pub(crate) async fn live(self: Arc<Share>, leaves: Arc<Notify>) {
+        let lease = self.postgres.node.shared.lease;
+        loop {
+            // Where the server does not answer, the next time says it, or the row runs out.
+            let _ = self
+                .ask("say that this node lives", move |postgres, client| {
+                    Box::pin(async move {
+                        let shared = &postgres.node.shared;
+                        let values: [&(dyn ToSql + Sync); 4] =
+                            [&shared.id, &shared.name, &i64::from(std::process::id()), &lease.as_secs_f64()];
+                        client.execute(&postgres.sql(LIVE), &values).await?;
+                        Ok(())
+                    })
+                })
+                .await;
+            let left = tokio::time::timeout(lease / 4, leaves.notified()).await.is_ok();
+            if left || self.ends() {
+                break;
+            }
+        }
+        let left = self.ask("leave the nodes", |postgres, client| {
             Box::pin(async move {
+                let sql = postgres.sql("delete from $schema.nodes where node = $1");
+                client.execute(&sql, &[&postgres.node.shared.id]).await?;
+                Ok(())
+            })
+        });
+        // Else it is shown as gone.
+        let _ = left.await;
+    }
+
+    /// Deletes refusals, and nodes that died, that were kept for a day.
+    async fn sweep(self: Arc<Share>) {
+        let swept = self.ask("delete what is old", |postgres, client| {
+            Box::pin(async move {
+                let sql = "delete from $schema.nodes where expires < clock_timestamp() - interval '1 day'";
+                client.execute(&postgres.sql(sql), &[]).await?;
                 let sql = "delete from $schema.inbox
                     where refused is not null and at < clock_timestamp() - interval '1 day'";
                 client.execute(&postgres.sql(sql), &[]).await?;

@@ -7,7 +7,7 @@ use tamtam::{
     Seq, SessionId,
     tape::{
         Anchor, Forked, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeLines,
-        TapeStore, TapeWriter,
+        TapePiece, TapeStore, TapeWriter,
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
@@ -399,13 +399,29 @@ impl TapeStore for Postgres {
         })
     }
 
+    fn ends(&self, session: &SessionId, through: Seq) -> Result<Vec<Seq>, TapeError> {
+        self.node.pool.run("find the ends of appends", async |client| {
+            let sql = "select seq from $schema.entries where session = $1 and seq <= $2 and more = 0 order by seq";
+            let rows = client.query(&self.sql(sql), &[&session.as_str(), &int(through)]).await?;
+            Ok(rows.iter().map(|row| seq(row.get(0))).collect())
+        })
+    }
+
+    fn take_in(
+        &self,
+        session: &SessionId,
+        pieces: &mut dyn Iterator<Item = Result<TapePiece, TapeError>>,
+    ) -> Result<(), TapeError> {
+        self.write_whole(session, pieces)
+    }
+
     fn settle(&self, limit: Duration) -> bool {
         self.node.shared.settle(limit)
     }
 }
 
 /// The name of a mark in its table.
-fn word(mark: Mark) -> Result<&'static str, TapeError> {
+pub(crate) fn word(mark: Mark) -> Result<&'static str, TapeError> {
     Ok(match mark {
         Mark::Open => "open",
         Mark::Parked => "parked",
@@ -418,6 +434,6 @@ fn word(mark: Mark) -> Result<&'static str, TapeError> {
 }
 
 /// There is one mark of a fork for each fork.
-fn fork(mark: Mark, about: &str) -> &str {
+pub(crate) fn fork(mark: Mark, about: &str) -> &str {
     if mark == Mark::Fork { about } else { "" }
 }

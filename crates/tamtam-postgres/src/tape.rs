@@ -88,12 +88,18 @@ impl State {
 
     fn rows(&self, begin: Option<&str>, entries: &[TapeEntry]) -> Result<Rows, TapeError> {
         let (anchor, begins) = self.next_anchor(begin)?;
+        let rows = self.rows_in(anchor, begins, entries)?;
+        if rows.size > APPEND_BYTES_MAX {
+            return Err(TapeError::TooLarge { bytes: rows.size, max: APPEND_BYTES_MAX });
+        }
+        Ok(rows)
+    }
+
+    /// The rows of an append, in this part.
+    pub(crate) fn rows_in(&self, anchor: String, begins: bool, entries: &[TapeEntry]) -> Result<Rows, TapeError> {
         let mut after = self.lines.clone();
         let lines = after.encode(&anchor, entries)?;
         let size = lines.iter().map(|(line, _)| line.len() + 1).sum();
-        if size > APPEND_BYTES_MAX {
-            return Err(TapeError::TooLarge { bytes: size, max: APPEND_BYTES_MAX });
-        }
         let (mut bytes, mut more) = (self.bytes, entries.len() as i64);
         let rows = entries.iter().zip(lines).map(|(entry, (line, sum))| {
             bytes += line.len() as i64 + 1;
@@ -103,6 +109,14 @@ impl State {
         let rows = rows.collect();
         let last = (self.lines.seq().0 as i64, self.lines.sum().to_owned());
         Ok(Rows { anchor, begins, rows, size, after, last, was_sent: false })
+    }
+
+    pub(crate) fn move_behind(&mut self, append: &Rows) {
+        self.lines = append.after.clone();
+        self.bytes = append.rows.last().map_or(self.bytes, |row| row.bytes);
+        if append.begins {
+            self.parts.insert(name_of(&append.anchor).to_owned());
+        }
     }
 }
 
@@ -147,11 +161,7 @@ impl Tape {
         let mut state = self.state();
         state.is_on_its_way = false;
         let result = result.map(|()| {
-            state.lines = append.after.clone();
-            state.bytes = append.rows.last().map_or(state.bytes, |row| row.bytes);
-            if append.begins {
-                state.parts.insert(name_of(&append.anchor).to_owned());
-            }
+            state.move_behind(append);
             state.lines.seq()
         });
         // The append was before the loss, which was not told while it was under way.

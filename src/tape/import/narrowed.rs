@@ -2,26 +2,21 @@
 //! what it could do without asking again: its rules and grants, its folders, its open work, its place under a parent.
 //!
 //! The entry follows everything that came in. A fork from before the entry would not have it, so it is kept next to the tape as
-//! well, in a file called the mark (`sessions/<id>/imported`), and such a fork gets one like it as its second entry.
+//! well, as a mark (over files `sessions/<id>/imported`), and such a fork gets one like it as its second entry.
 //!
-//! Security rests on this. Entry and mark must be written and synced before the session is moved to `sessions/`, where it can be
-//! opened; the mark must stay as long as the session; and a mark that cannot be read must be an error, never "no mark".
+//! Security rests on this. Entry and mark must be durable before the session can be opened (both go through
+//! [`TapeStore::take_in`](crate::tape::TapeStore::take_in), which makes all or nothing); the mark must stay as long as the session;
+//! and a mark that cannot be read must be an error, never "no mark".
 //! [`ImportedFrom`] and the mark are stored formats. `kernel/apply/fork.rs` decides the effect of the entry on the session's state.
-
-use std::{fs, io::Write as _, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    tape::{
-        Forked, TapeEntry, TapeError,
-        layout::new_file,
-        line::{Chain, encode_lines},
-    },
+    tape::{Forked, TapeEntry, TapeError, TapePiece},
     words::ids::{Millis, Seq, SessionId},
 };
 
-/// The kind of the entry, and the name of the mark's file next to the tape.
+/// The kind of the entry.
 const IMPORTED: &str = "imported";
 
 /// The data of an `imported` entry: where a session came from, and where it works since.
@@ -42,7 +37,7 @@ pub struct ImportedFrom {
 }
 
 impl ImportedFrom {
-    fn entry(&self, seq: Seq, time: Millis) -> TapeEntry {
+    pub(super) fn entry(&self, seq: Seq, time: Millis) -> TapeEntry {
         TapeEntry::plain(seq, time, IMPORTED, self)
     }
 }
@@ -55,35 +50,15 @@ struct Mark {
     imported: ImportedFrom,
 }
 
-/// Writes the entry after the last line of a tape that is being brought in, and the mark next to it; syncs both. Returns the number
-/// of the entry.
-pub(super) fn write(
-    session: &Path,
-    entries: &Path,
-    chain: &mut Chain,
-    imported: &ImportedFrom,
-    time: Millis,
-) -> Result<Seq, TapeError> {
-    let lines = encode_lines(chain, &[imported.entry(chain.seq.next(), time)])?;
-    let file = fs::OpenOptions::new().append(true).open(entries);
-    let written = file.and_then(|mut file| file.write_all(&lines).and_then(|()| file.sync_all()));
-    written.map_err(TapeError::io("write", entries))?;
-    mark(session, chain.seq, imported.clone())?;
-    Ok(chain.seq)
-}
-
 /// The data of an `imported` entry; `None` of any other kind.
 pub(super) fn of(entry: &TapeEntry) -> Option<Result<ImportedFrom, serde_json::Error>> {
     (entry.kind == IMPORTED).then(|| serde_json::from_str(entry.data.get()))
 }
 
-/// Writes and syncs the mark alone: the tape has the entry already.
-pub(super) fn mark(session: &Path, seq: Seq, imported: ImportedFrom) -> Result<(), TapeError> {
-    let path = session.join(IMPORTED);
-    let mark = Mark { seq, imported };
-    let text = serde_json::to_vec(&mark).expect("ids, numbers and texts can be written as JSON");
-    let mut file = new_file(&path).map_err(TapeError::io("make", &path))?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(TapeError::io("write", &path))
+/// The mark next to a tape whose entry `seq` is the `imported` one.
+pub(super) fn mark(seq: Seq, imported: ImportedFrom) -> TapePiece {
+    let about = serde_json::to_string(&Mark { seq, imported }).expect("ids, numbers and texts can be written as JSON");
+    TapePiece::Mark { mark: crate::tape::Mark::Imported, about }
 }
 
 /// The second entry of a fork that continues from before its parent's `imported` entry; `said` is the parent's mark. `None` if

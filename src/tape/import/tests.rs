@@ -5,7 +5,10 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::*;
 use crate::{
-    tape::{Appended, Spills, StoreOptions, TapeAccess, TapeStore as _, TapeWriter},
+    tape::{
+        Appended, Spills, Store, StoreOptions, TapeAccess, TapeWriter,
+        layout::{make_folder, names_in},
+    },
     words::ids::Millis,
 };
 

@@ -1,5 +1,5 @@
-//! [`TapeStore`] over files: its fourteen methods, of which `TapeStoreExt` makes all other operations of a store. The bodies of
-//! `sound_end`, of `erase` and of the methods for marks are in `store/sound.rs`, `store/erase.rs` and `store/marks.rs`.
+//! [`TapeStore`] over files: its methods, of which `TapeStoreExt` makes all other operations of a store. The bodies of
+//! `sound_end`, `erase`, `take_in` and of the methods for marks are in the files of those names.
 //!
 //! A method that reads a session's tape reads that session's own files alone, except `sound_end`, which also reads the tapes that
 //! a fork continues from. After a crash in `begin`, the session has no entry, and a later `begin` can make it again.
@@ -18,8 +18,9 @@ use super::{
 };
 use crate::{
     tape::{
-        Anchor, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeStore, TapeWriter,
-        appends::read_range,
+        Anchor, LoadedTape, Mark, Notify, Position, SessionSummary, TapeAccess, TapeEntry, TapeError, TapePiece,
+        TapeStore, TapeWriter,
+        appends::{read_ends, read_range},
         disk::LogFile,
         handle::make_first_anchor,
         layout::{FIRST_ANCHOR, Layout, anchor_name, anchor_number, make_new_folder},
@@ -155,12 +156,29 @@ impl TapeStore for Store {
         self.marked(mark, of)
     }
 
+    fn ends(&self, session: &SessionId, through: Seq) -> Result<Vec<Seq>, TapeError> {
+        self.must_be_there(session)?;
+        read_ends(self.layout(), session, through)
+    }
+
+    fn take_in(
+        &self,
+        session: &SessionId,
+        pieces: &mut dyn Iterator<Item = Result<TapePiece, TapeError>>,
+    ) -> Result<(), TapeError> {
+        self.write_whole(session, pieces)
+    }
+
     fn settle(&self, limit: Duration) -> bool {
         self.inner.queue.wait_until_empty(limit)
     }
 
     fn folder(&self, of: Option<&SessionId>) -> Option<PathBuf> {
-        Some(of.map_or_else(|| self.layout().root.clone(), |session| self.layout().session(session)))
+        match of {
+            Some(session) => Some(self.layout().session(session)),
+            // A store for reading makes no files.
+            None => (self.access() == TapeAccess::Write).then(|| self.layout().root.clone()),
+        }
     }
 }
 

@@ -288,7 +288,7 @@ async fn a_child_that_would_have_too_many_labels_is_refused() {
 /// A file does not choose in whose lists its session stands, and neither does a fork from before the import.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_brought_in_has_no_labels() {
-    use tamtam::tape::{ImportOptions, Spills, Store, StoreOptions};
+    use tamtam::tape::{ImportOptions, Spills, Store, StoreOptions, TapeStoreExt as _};
     let folder = taped::folder();
     let runtime = start(folder.path(), None).await;
     let session = make(&runtime, folder.path(), "one", [("tenant", "acme")]).await;

@@ -26,18 +26,18 @@ fn id() -> SessionId {
     "s".parse().unwrap()
 }
 
-struct Node {
-    engine: Engine<tamtam_postgres::Postgres>,
-    runtime: Runtime,
+pub(crate) struct Node {
+    pub(crate) engine: Engine<tamtam_postgres::Postgres>,
+    pub(crate) runtime: Runtime,
     tools: Tools,
-    cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
 }
 
 async fn join(options: &PostgresOptions, name: &str) -> Node {
     join_with(options, name, 100).await
 }
 
-async fn join_with(options: &PostgresOptions, name: &str, sessions_max: usize) -> Node {
+pub(crate) async fn join_with(options: &PostgresOptions, name: &str, sessions_max: usize) -> Node {
     let engine = node(options, name);
     let (runtime, tools) = engine.start().await;
     let cluster = Arc::new(Cluster::join(&engine.kept, &runtime, sessions_max));

@@ -10,6 +10,8 @@
 //! | `example.rs` | `examples/cluster.rs`, played to its end |
 //! | `lost.rs` | a node learns that a session is another's: its work ends at once |
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
+//! | `nodes.rs` | the tree of all nodes |
+//! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,6 +20,8 @@ mod engines;
 mod example;
 mod faults;
 mod lost;
+mod moved;
+mod nodes;
 mod ownership;
 mod processes;
 mod server;

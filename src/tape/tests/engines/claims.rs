@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use tamtam::{
     Millis, Seq, SessionId,
     tape::{
-        Appended, Deleted, FORK_DEPTH_MAX, LINE_BYTES_MAX, LoadedTape, Notify, TapeEntry, TapeError, TapeStore,
-        TapeStoreExt as _, TapeWriter,
+        Appended, Deleted, FORK_DEPTH_MAX, ImportOptions, LINE_BYTES_MAX, LoadedTape, Notify, Spills, Store,
+        StoreOptions, TapeEntry, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
     },
 };
 
@@ -70,7 +70,7 @@ impl Tape {
         self.wait(appended)
     }
 
-    fn anchor(&mut self, name: &str, seq: u64) -> Told {
+    pub(crate) fn anchor(&mut self, name: &str, seq: u64) -> Told {
         let appended = self.tape.begin_anchor(name, &entry(seq));
         self.wait(appended)
     }
@@ -294,6 +294,35 @@ fn sessions_are_listed_marked_and_found_again() {
         assert_eq!(left, (vec![], 1), "{engine}: its marks went with it");
         drop(talked(store, "s"));
         assert!(store.settle(LONG) && store.delete_unused(&id("s"), Seq(14)).unwrap(), "{engine}");
+    });
+}
+
+/// Whatever keeps a tape, an export of it has the same bytes; and that of a fork can be read where it comes in.
+#[test]
+fn a_session_goes_out_of_every_engine_in_the_same_bytes() {
+    let exported = |store: &dyn TapeStore, name: &str| {
+        let mut file = Vec::new();
+        store.export(&id(name), Spills::Left, &mut file).unwrap();
+        file
+    };
+    let in_files = |folder: &tempfile::TempDir| Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let files = in_files(&folder);
+    drop(talked(&files, "s"));
+    assert!(files.settle(LONG));
+    let expected = exported(&files, "s");
+    each_engine(|engine, store| {
+        drop(talked(store, "s"));
+        assert!(store.settle(LONG));
+        assert!(exported(store, "s") == expected, "{engine}");
+        store.fork(&id("s"), Some(Seq(10)), &id("f"), NOW).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let there = in_files(&folder);
+        there.import(&mut &exported(store, "f")[..], &ImportOptions::as_it_was()).unwrap();
+        assert_eq!(there.read(&id("f"), Seq(0)).unwrap(), store.read(&id("f"), Seq(0)).unwrap(), "{engine}");
+        assert_eq!(exported(&there, "f"), exported(store, "f"), "{engine}");
+        let missing = store.export(&id("none"), Spills::Left, &mut Vec::new());
+        assert!(matches!(missing, Err(TapeError::Missing { .. })), "{engine}");
     });
 }
 

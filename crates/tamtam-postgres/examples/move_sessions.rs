@@ -1,0 +1,59 @@
+//! Moves sessions between a folder of files and PostgreSQL, either way: each whole or not at all, its lines byte for byte.
+//!
+//! ```sh
+//! cargo run -p tamtam-postgres --example move_sessions -- to-postgres /var/lib/app/tapes "host=/run/postgresql user=app dbname=app"
+//! cargo run -p tamtam-postgres --example move_sessions -- to-files /var/lib/app/tapes "host=/run/postgresql user=app dbname=app"
+//! ```
+//!
+//! Drain the hosts first. A session that is there already is left alone, so it can be run again; nothing is deleted where it came
+//! from. Large outputs stay behind, because PostgreSQL has no place for them.
+#![allow(clippy::print_stdout)]
+
+use std::{
+    error::Error,
+    io::{BufReader, BufWriter, Seek as _},
+    time::Duration,
+};
+
+use tamtam::{
+    SessionId,
+    tape::{ImportOptions, Spills, Store, StoreOptions, TapeError, TapeStore, TapeStoreExt as _},
+};
+use tamtam_postgres::{Postgres, PostgresOptions, migrate};
+
+/// Copies all sessions that `to` does not have. Returns those that it has by now because of this.
+pub(crate) fn copy_all(from: &dyn TapeStore, to: &dyn TapeStore) -> Result<Vec<SessionId>, Box<dyn Error>> {
+    let mut copied = Vec::new();
+    for session in from.sessions()? {
+        // Through a file, so that a long session needs little memory.
+        let mut file = tempfile::tempfile()?;
+        from.export(&session, Spills::Left, &mut BufWriter::new(&mut file))?;
+        file.rewind()?;
+        // The host's own record: it comes as it was, with its rules and its open work.
+        match to.import(&mut BufReader::new(file), &ImportOptions::as_it_was()) {
+            Ok(_) => copied.push(session),
+            Err(TapeError::Exists { .. }) => println!("{session} is there already."),
+            Err(error) => return Err(format!("session {session}: {error}").into()),
+        }
+    }
+    Ok(copied)
+}
+
+#[allow(dead_code, reason = "the test that plays this has a main of its own")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [direction, folder, connection] = &arguments[..] else {
+        return Err("give it a direction (to-postgres, to-files), a folder and a connection".into());
+    };
+    let options = PostgresOptions::new(connection);
+    migrate(&options)?;
+    let (postgres, files) = (Postgres::open(&options)?, Store::open(folder, StoreOptions::default())?);
+    let copied = match direction.as_str() {
+        "to-postgres" => copy_all(&files, &postgres)?,
+        "to-files" => copy_all(&postgres, &files)?,
+        other => return Err(format!("{other} is no direction: to-postgres or to-files").into()),
+    };
+    println!("{} sessions were copied.", copied.len());
+    files.close(Duration::from_secs(10))?;
+    Ok(())
+}

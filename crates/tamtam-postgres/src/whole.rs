@@ -1,0 +1,122 @@
+//! A whole session that comes from elsewhere, in one transaction: `TapeStore::take_in` over PostgreSQL.
+//!
+//! ```text
+//! begin ─► the row of the session, free ─► rows of entries, a few MiB a statement ─► marks ─► commit
+//! ```
+//!
+//! Nobody sees any of it before the commit, and a node that is killed before leaves nothing. The rows are those that appends would
+//! have written: a session that came from files has the bytes of its files. A change must keep that the row of the session comes
+//! first: it keeps every other maker of the name waiting until all is there, or nothing.
+
+use std::cell::RefCell;
+
+use tamtam::{
+    Seq, SessionId,
+    tape::{TapeError, TapeLines, TapePiece},
+};
+use tokio_postgres::{Transaction, types::ToSql};
+
+use crate::{
+    Postgres,
+    pool::Failure,
+    read::first_anchor,
+    store::{fork, word},
+    tape::{Rows, State},
+};
+
+/// How many bytes of lines go with one statement. One append may be larger.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A session with no owner, in place of one without an entry; no row if there is another one.
+const MAKE: &str = "
+insert into $schema.sessions as s (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
+values ($1, 1, 0, '', nextval('$schema.epochs'), '', 0, '', '-infinity')
+on conflict (session) do update
+set first_part = 1, after_seq = 0, after_sum = '', epoch = excluded.epoch, expires = excluded.expires
+where s.expires <= clock_timestamp()
+returning exists (select from $schema.entries e where e.session = s.session)";
+
+const INSERT: &str = "
+insert into $schema.entries (session, seq, time, more, anchor, begins, sum, bytes, line)
+select $1, r.* from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::boolean[], $7::text[], $8::bigint[], $9::text[])
+    as r(seq, time, more, anchor, begins, sum, bytes, line)";
+
+type Pieces<'p> = &'p mut dyn Iterator<Item = Result<TapePiece, TapeError>>;
+
+impl Postgres {
+    pub(crate) fn write_whole(&self, session: &SessionId, pieces: Pieces<'_>) -> Result<(), TapeError> {
+        let exists = || TapeError::Exists { session: session.clone() };
+        let _reserved = self.node.shared.reserve(session).map_err(|error| match error {
+            TapeError::Claimed { .. } => exists(),
+            other => other,
+        })?;
+        let pieces = RefCell::new(Some(pieces));
+        // Not tried again: the pieces can be taken once.
+        self.node.pool.run_once("take a session in", async |client| {
+            let transaction = client.transaction().await?;
+            let made = transaction.query_opt(&self.sql(MAKE), &[&session.as_str()]).await?;
+            if made.is_none_or(|row| row.get(0)) {
+                return Err(exists().into());
+            }
+            // None after a conflict, which no other statement of this library makes.
+            let pieces = pieces.take().ok_or(TapeError::Busy { waiting: 1 })?;
+            self.write_pieces(&transaction, session, pieces).await?;
+            transaction.commit().await?;
+            Ok(())
+        })
+    }
+
+    async fn write_pieces(
+        &self,
+        transaction: &Transaction<'_>,
+        session: &SessionId,
+        pieces: Pieces<'_>,
+    ) -> Result<(), Failure> {
+        let mut state = State::new(0, TapeLines::after(session, "", Seq::ZERO, ""), first_anchor(1));
+        let mut waiting: Vec<Rows> = Vec::new();
+        for piece in pieces {
+            match piece? {
+                TapePiece::Append { part, entries } => {
+                    let begins = *part != *state.lines.anchor();
+                    let rows = state.rows_in(part, begins, &entries)?;
+                    state.move_behind(&rows);
+                    waiting.push(rows);
+                    if waiting.iter().map(|rows| rows.size).sum::<usize>() > BYTES_MAX {
+                        self.insert(transaction, session, std::mem::take(&mut waiting)).await?;
+                    }
+                }
+                TapePiece::Mark { mark, about } => {
+                    let sql =
+                        self.sql("insert into $schema.marks (mark, session, fork, about) values ($1, $2, $3, $4)");
+                    let values: [&(dyn ToSql + Sync); 4] =
+                        [&word(mark)?, &session.as_str(), &fork(mark, &about), &about];
+                    transaction.execute(&sql, &values).await?;
+                }
+                other => return Err(TapeError::engine(format!("there is no place here for {other:?}")).into()),
+            }
+        }
+        self.insert(transaction, session, waiting).await
+    }
+
+    async fn insert(
+        &self,
+        transaction: &Transaction<'_>,
+        session: &SessionId,
+        appends: Vec<Rows>,
+    ) -> Result<(), Failure> {
+        let rows =
+            || appends.iter().flat_map(|append| append.rows.iter().enumerate().map(move |(n, row)| (append, n, row)));
+        let seqs: Vec<i64> = rows().map(|(.., row)| row.seq).collect();
+        let times: Vec<i64> = rows().map(|(.., row)| row.time).collect();
+        let more: Vec<i64> = rows().map(|(.., row)| row.more).collect();
+        let anchors: Vec<&str> = rows().map(|(append, ..)| append.anchor.as_str()).collect();
+        let begins: Vec<bool> = rows().map(|(append, n, _)| append.begins && n == 0).collect();
+        let sums: Vec<&str> = rows().map(|(.., row)| row.sum.as_str()).collect();
+        let bytes: Vec<i64> = rows().map(|(.., row)| row.bytes).collect();
+        let lines: Vec<&str> = rows().map(|(.., row)| row.line.as_str()).collect();
+        let values: [&(dyn ToSql + Sync); 9] =
+            [&session.as_str(), &seqs, &times, &more, &anchors, &begins, &sums, &bytes, &lines];
+        transaction.execute(&self.sql(INSERT), &values).await?;
+        Ok(())
+    }
+}
