@@ -52,14 +52,29 @@ fn session(store: &Postgres, name: &str, appends: u64, each: u64) -> Vec<Duratio
 }
 
 fn ours(server: &server::Server, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
-    appended(&server.database(), sessions, appends, each)
+    appended(&Postgres::open(&server.database()).unwrap(), sessions, appends, each)
 }
 
-fn appended(options: &PostgresOptions, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
-    let store = Postgres::open(options).unwrap();
+/// Beside `others` that the same node has, and that do nothing: their leases are renewed four times in two seconds.
+fn beside(server: &server::Server, others: usize, sessions: usize, appends: u64) -> (Duration, Vec<Duration>) {
+    let store = Postgres::open(&server.database()).unwrap();
+    let made: Vec<_> = std::thread::scope(|scope| {
+        let makes = |nth: usize| {
+            let store = &store;
+            let names = (nth..others).step_by(4).map(|n| format!("other{n}").parse().unwrap());
+            scope.spawn(move || names.map(|name| store.create(&name, Arc::new(|_| ())).unwrap()).collect::<Vec<_>>())
+        };
+        (0..4).map(makes).collect::<Vec<_>>().into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let took = appended(&store, sessions, appends, 1);
+    drop(made);
+    assert!(store.settle(Duration::from_secs(60)));
+    took
+}
+
+fn appended(store: &Postgres, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
     let began = Instant::now();
     let took = std::thread::scope(|scope| {
-        let store = &store;
         let all: Vec<_> =
             (0..sessions).map(|n| scope.spawn(move || session(store, &format!("s{n}"), appends, each))).collect();
         all.into_iter().flat_map(|one| one.join().unwrap()).collect()
@@ -132,7 +147,7 @@ fn under_a_snapshot(server: &server::Server, held: bool, sessions: usize, append
         });
     });
     is_begun.recv().unwrap();
-    let took = appended(&options, sessions, appends, 1);
+    let took = appended(&Postgres::open(&options).unwrap(), sessions, appends, 1);
     drop(end);
     holder.join().unwrap();
     took
@@ -189,6 +204,10 @@ fn main() {
             print(&format!("{sessions} connections of bare SQL"), 1, bare(&server, sessions, size(appends)));
         }
         print("8 sessions, 32 entries an append", 32, ours(&server, 8, size(500), 32));
+        for others in [0, 1_000, 10_000] {
+            let others = if short { others / 50 } else { others };
+            print(&format!("32 sessions beside {others} others"), 1, beside(&server, others, 32, size(1_000)));
+        }
         for (what, held) in [("nobody holds a transaction", false), ("one is held open", true)] {
             print(&format!("32 sessions, {what}"), 1, under_a_snapshot(&server, held, 32, size(2_000)));
         }
