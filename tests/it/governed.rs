@@ -239,7 +239,7 @@ impl Model for Strict {
             deltas.head(200, &|_| None);
             tokio::time::sleep(Duration::from_secs(1)).await;
             // Background work calls a tool that there is not, so it asks again at once.
-            let input = format!("{{\"n\":{}}}", request.history.len()).into();
+            let input = format!("{{\"n\":{}}}", request.history.len());
             Ok(match session.as_str().starts_with("flood") {
                 true => {
                     let call = AnswerPart::Call { id: "c".into(), name: "none".into(), input, extra: None };
