@@ -112,6 +112,9 @@ pub enum StartError {
     /// The builder was given no model.
     #[error("no model was given: call Builder::model or Builder::models")]
     NoModel,
+    /// The chain behind the default model.
+    #[error("the fallback of the runtime {0}")]
+    Fallback(String),
     /// A tool has a name that providers reject, or two tools have one name.
     #[error("{0}")]
     Tools(String),

@@ -83,7 +83,9 @@ pub(crate) use assembly::CALLS_MAX;
 pub use error::{ErrorKind, ModelError, RetryClass};
 pub use governor::{GovernedBy, RateLimits};
 pub use price::{KnownPrice, PRICES, Price, Prices, known_price};
-pub use request::{AnswerPart, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem};
+pub use request::{
+    AnswerPart, Dropped, History, Item, ModelAnswer, Params, Request, ToolResultItem, ToolSpec, UserItem,
+};
 pub(crate) use request::{bound_parts, fault};
 pub use scripted::{BadScript, Barrier, REQUESTS_MAX, Reply, ScriptBy, Scripted, transcript};
 pub use secret::Secret;
@@ -173,8 +175,8 @@ pub trait Model: Send + Sync + 'static {
 
 /// Finds a model by its name, for messages and settings that name one.
 ///
-/// [`Models::find_for`] and [`Models::find`] are called from a worker, never from a session's handler. The other two methods are called from the handler, so
-/// they must answer at once: one that hangs costs its session and a thread, and on a tokio runtime of one thread it blocks
+/// [`Models::find_for`], [`Models::find`] and [`Models::renew_key`] are called from a worker, never from a session's handler. The other two
+/// methods are called from the handler, so they must answer at once: one that hangs costs its session and a thread, and on a tokio runtime of one thread it blocks
 /// everything. A runtime asks them once for each name and keeps the answers, but asks again after a panic.
 pub trait Models: Send + Sync + 'static {
     /// The model of that name, or why there is none (unknown provider, missing key).
@@ -205,6 +207,18 @@ pub trait Models: Send + Sync + 'static {
     fn find_for(&self, name: &ModelRef, request: &Request) -> Result<Arc<dyn Model>, ModelError> {
         let _ = request;
         self.find(name)
+    }
+
+    /// Gets another key for a request whose key was refused ([`ErrorKind::Auth`]), and says whether there is one. By default there is
+    /// none.
+    ///
+    /// For keys that expire. Where there is one, [`Models::find_for`] is asked anew, and the session makes the request once more and
+    /// without a wait; the tape has both. A step renews once for each model: if the new key is refused too, the request has failed.
+    /// Called from a worker, which waits for 30 s at most, and drops the future when the request is cut off. A panic or a longer wait
+    /// is no key. Several sessions may ask at once.
+    fn renew_key<'a>(&'a self, name: &'a ModelRef, request: &'a Request) -> BoxFuture<'a, bool> {
+        let _ = (name, request);
+        Box::pin(std::future::ready(false))
     }
 
     /// The bounds of the model of that name. Must answer at once, without I/O; the default where nothing is known.

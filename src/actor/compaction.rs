@@ -31,7 +31,7 @@ use crate::{
     agent::Agent,
     kernel::{Asked, context::of_text},
     lock::Lock,
-    model::{Delta, History, Item, ModelError, Request, RetryClass, UserItem, governor::Rank},
+    model::{Delta, ErrorKind, History, Item, ModelError, Request, RetryClass, UserItem, governor::Rank},
     supervisor::{AdminError, ChildSpec, NodeState, Restart, Shutdown, SupervisorHandle},
     words::ids::SessionId,
     words::labels::Labels,
@@ -170,7 +170,8 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
     request.key = order.key.clone();
     let (session, labels) = order.of.clone();
     (request.session, request.labels) = (Some(session), labels);
-    let (model, reads_max) = (shared.models.find_for(&asked.model, &request)?, asked.reads_max);
+    let (mut model, reads_max) = (shared.models.find_for(&asked.model, &request)?, asked.reads_max);
+    let mut key_renewed = false;
     let standing = Standing { rank: order.rank, tokens: of_text(&asked.prompt) };
     let for_whom = (standing, shared.counting.label.as_deref());
     let unseen = |_: Option<String>| {};
@@ -188,6 +189,11 @@ async fn write(shared: &Shared, order: &Order) -> Result<(String, Usage), ModelE
         };
         if !error.was_read() {
             tries.0.fetch_sub(1, Ordering::Relaxed);
+        }
+        let may_renew = error.kind == ErrorKind::Auth && !std::mem::replace(&mut key_renewed, true);
+        if may_renew && shared.models.renew_key(&asked.model, &request).await {
+            model = shared.models.find_for(&asked.model, &request)?;
+            continue;
         }
         let server_wait = error.server_wait();
         match waits.next() {

@@ -7,8 +7,9 @@
 //!
 //! A change must not ask under the lock, nor on a thread that still has tasks to run ([`apart`]).
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::{
@@ -20,6 +21,9 @@ use crate::{
 
 /// For how many models answers are kept. Beyond that all are forgotten and asked for again: sessions may name models at will.
 const KEPT_MAX: usize = 1_000;
+
+/// How long a host may take for another key.
+const RENEWAL_MAX: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(crate) struct KnownModels {
@@ -48,6 +52,13 @@ impl KnownModels {
     /// The model for a request. Runs the host's code in place: for workers.
     pub(crate) fn find_for(&self, model: &ModelRef, request: &Request) -> Result<Arc<dyn Model>, ModelError> {
         self.of_host.find_for(model, request)
+    }
+
+    /// Whether the host has another key for a request whose key was refused. For workers.
+    pub(crate) async fn renew_key(&self, model: &ModelRef, request: &Request) -> bool {
+        let asked = AssertUnwindSafe(async { self.of_host.renew_key(model, request).await }).catch_unwind();
+        let renewed = tokio::time::timeout(RENEWAL_MAX, asked).await;
+        matches!(renewed, Ok(Ok(true)))
     }
 }
 
@@ -92,12 +103,9 @@ fn apart<T>(ask: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
-    use std::{
-        sync::{
-            atomic::{AtomicUsize, Ordering},
-            mpsc,
-        },
-        time::Duration,
+    use std::sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
     };
 
     use super::*;

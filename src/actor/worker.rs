@@ -63,7 +63,21 @@ pub(crate) enum RequestJob {
     /// Asks the hooks what the request shall tell.
     Prepare(Box<Preparing>),
     /// Sends it.
-    Send { model: ModelRef, request: Box<Request>, standing: Standing, settings: Arc<Settings>, tools: Arc<Toolset> },
+    Send {
+        model: ModelRef,
+        request: Box<Request>,
+        standing: Standing,
+        settings: Arc<Settings>,
+        tools: Arc<Toolset>,
+        key: Key,
+    },
+}
+
+/// Whether a key that is refused may be renewed: once a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Renewable,
+    Renewed,
 }
 
 /// The handle of a running model request. Cancelling the token `stop`, from any thread, cuts the request off; dropping the handle
@@ -134,8 +148,18 @@ async fn carried_out(
 ) -> Report {
     match job {
         RequestJob::Prepare(preparing) => prepared(post, *preparing, cut).await,
-        RequestJob::Send { model, request, standing, settings, tools } => {
-            answered(post, &model, (&request, standing), (&settings, &tools), arrived, cut).await
+        RequestJob::Send { model, request, standing, settings, tools, key } => {
+            let made = answered(post, &model, (&request, standing), (&settings, &tools), arrived, cut).await;
+            match made {
+                Report::Failed { error } if error.kind == ErrorKind::Auth && key == Key::Renewable => {
+                    let key_renewed = tokio::select! {
+                        renewed = post.shared.models.renew_key(&model, &request) => renewed,
+                        () = cut.cancelled() => false,
+                    };
+                    Report::Failed { error: ModelError { key_renewed, ..error } }
+                }
+                made => made,
+            }
         }
     }
 }

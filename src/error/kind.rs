@@ -193,7 +193,11 @@ impl StartError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            StartError::NoStore | StartError::NoModel | StartError::NoTokio | StartError::NoTimer => Kind::Invalid,
+            StartError::NoStore
+            | StartError::NoModel
+            | StartError::Fallback(_)
+            | StartError::NoTokio
+            | StartError::NoTimer => Kind::Invalid,
             StartError::Tools(_) | StartError::Limit { .. } => Kind::Invalid,
             StartError::Store(error) => error.kind(),
             StartError::Tree(TreeError::Failed { .. }) => Kind::Failed,

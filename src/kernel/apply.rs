@@ -104,6 +104,9 @@ impl State {
             Record::RequestFailed { error, learned, fallback, .. } => {
                 self.move_ahead(&[]);
                 if let Some(Open::Request(request)) = self.open.remove(&ticket) {
+                    if error.key_renewed {
+                        self.in_turn(|turn| turn.key_renewed = true);
+                    }
                     if let Some(to) = fallback {
                         self.fall_back(&request, error.kind, to);
                     }

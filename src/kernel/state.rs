@@ -373,6 +373,9 @@ pub struct Turn {
     /// The tries of the present request that went to models before this one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) tried: u32,
+    /// Whether the key of the present request's model was renewed: once a step.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) key_renewed: bool,
     /// Tools, or patterns of tools, that the turn's messages switched on or off.
     pub tools: BTreeMap<String, bool>,
     /// The trace that the turn goes on in: that of its first message.

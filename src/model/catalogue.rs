@@ -303,6 +303,34 @@ mod tests {
         assert_eq!(known_limits("claude-3-5-haiku-20241022").output, 8_192, "it refuses more");
     }
 
+    /// The tables are written by hand, so what a script would have made sure of is made sure of here.
+    #[test]
+    fn the_tables_hold_together() {
+        for (at, (name, context, output, _)) in LIMITS.iter().enumerate() {
+            assert!((1..=*context).contains(output), "{name} writes {output} tokens into a window of {context}");
+            assert!(!LIMITS[..at].iter().any(|(before, ..)| before == name), "{name} stands twice");
+        }
+        for (at, known) in PROVIDERS.iter().enumerate() {
+            let (name, before) = (known.name, &PROVIDERS[..at]);
+            let is_local = known.base_url.starts_with("http://127.0.0.1:");
+            assert!(known.base_url.starts_with("https://") || is_local, "{name}: {}", known.base_url);
+            assert!(!known.base_url.ends_with('/') && (known.needs_key || is_local), "{name}");
+            assert!(!known.key_variables.is_empty() && known.base_url_variable.ends_with("_BASE_URL"), "{name}");
+            assert!(!before.iter().any(|other| other.name == name || other.base_url == known.base_url), "{name}");
+            let is_taken = |variable: &&&str| before.iter().any(|other| other.key_variables.contains(variable));
+            assert_eq!(known.key_variables.iter().find(is_taken), None, "{name}: two providers read one variable");
+        }
+        for known in super::super::PRICES {
+            let name = format!("{}/{}", known.provider, known.model);
+            assert!(PROVIDERS.iter().any(|provider| provider.name == known.provider), "{name} has no such provider");
+            let limits = known_limits(known.model);
+            assert!(known.price.input_max.is_none_or(|most| most < limits.context), "{name} has no longer prompts");
+            let (year, month) = known.seen.split_once('-').unwrap_or_default();
+            let is_month = matches!(month.parse(), Ok(1_u8..=12)) && matches!(year.parse(), Ok(2024_u16..=2099));
+            assert!(is_month, "{name} was seen in {}", known.seen);
+        }
+    }
+
     /// MODEL-010: whether a model sees images is known by its name.
     #[test]
     fn a_model_is_known_to_see_images() {

@@ -29,13 +29,17 @@ pub struct ModelError {
     /// How many tokens of the answer had arrived before the failure, by our estimate; 0 where none had. The runtime sets it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub arrived: u64,
+    /// Whether the host has another key since ([`Models::renew_key`](super::Models::renew_key)), so that the request is made once
+    /// more. The runtime sets it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub key_renewed: bool,
 }
 
 impl ModelError {
     /// A failure of that kind.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> ModelError {
-        ModelError { kind, message: message.into(), status: None, retry_after_ms: None, arrived: 0 }
+        ModelError { kind, message: message.into(), status: None, retry_after_ms: None, arrived: 0, key_renewed: false }
     }
 
     /// The same failure with the HTTP status that carried it.

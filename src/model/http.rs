@@ -343,7 +343,15 @@ impl Model for HttpModel {
                 Some(answer) => answer,
                 None => self.run(request, deltas).await.map_err(|error| of_files(error, request))?,
             };
-            Ok(ModelAnswer { by: Some(self.id.clone()), ..answer })
+            // A summary beside the turn is no answer of it.
+            #[cfg(feature = "websocket")]
+            let dropped = match (&request.session, &request.turn) {
+                (Some(session), Some(_)) => self.client.lines().owed(session, &self.id),
+                _ => None,
+            };
+            #[cfg(not(feature = "websocket"))]
+            let dropped = None;
+            Ok(ModelAnswer { by: Some(self.id.clone()), dropped, ..answer })
         })
     }
 }

@@ -13,10 +13,12 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     words::depth::{self, TooDeep, VALUE_DEPTH_MAX},
     words::ids::{CallId, Millis, Seq, SessionId},
+    words::is_default,
     words::labels::Labels,
     words::message::{Extra, FilePart, Finish, ModelRef, Part, Span},
     words::trace::TraceContext,
@@ -51,6 +53,8 @@ pub struct Request {
     pub trace: Option<TraceContext>,
     /// The steering messages that come while the answer is being made. A model may leave them alone.
     pub steers: Steers,
+    /// Cancelled when the turn of the request is over; `None` where it is of no turn. What was kept for the next request is closed then.
+    pub(crate) turn: Option<CancellationToken>,
 }
 
 impl Request {
@@ -59,8 +63,8 @@ impl Request {
     pub fn new(history: History) -> Request {
         let (system, tools, params) = (Arc::default(), Arc::default(), Params::default());
         let (session, labels) = (None, Labels::default());
-        let (key, trace, steers) = (String::new(), None, Steers::default());
-        Request { system, tools, history, reminder: None, params, key, session, labels, trace, steers }
+        let (key, trace, steers, turn) = (String::new(), None, Steers::default(), None);
+        Request { system, tools, history, reminder: None, params, key, session, labels, trace, steers, turn }
     }
 }
 
@@ -376,9 +380,24 @@ pub struct ModelAnswer {
     /// What became of the messages that were sent into this answer. A tape keeps it with the answer; the history does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<Steered>,
+    /// What the provider had begun ahead of this request, and used, and what was dropped because another request was made than the one
+    /// that it answers. Charged with this answer, and no part of its context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<Dropped>,
     /// Kept rendering.
     #[serde(skip)]
     pub(crate) fragment: Fragment,
+}
+
+/// What answers used that a provider began ahead of their requests, and that nobody read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// Their tokens.
+    pub usage: Usage,
+    /// Whether these are our estimate, because the provider has not said all of them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub estimated: bool,
 }
 
 impl ModelAnswer {
@@ -392,6 +411,7 @@ impl ModelAnswer {
             model: String::new(),
             by: None,
             steered: Vec::new(),
+            dropped: None,
             fragment: Fragment::default(),
         }
     }

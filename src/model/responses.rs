@@ -11,3 +11,5 @@ pub(crate) use body::body;
 #[cfg(feature = "websocket")]
 pub(crate) use body::{create, is_reminded, steer};
 pub(crate) use read::ResponsesReading;
+#[cfg(feature = "websocket")]
+pub(crate) use read::said_usage;

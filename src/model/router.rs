@@ -316,6 +316,38 @@ mod tests {
         }
     }
 
+    /// PROVIDER-008: a provider whose address is none is refused by name before anything is asked, and so is a key that cannot be sent.
+    #[test]
+    fn a_provider_that_cannot_be_reached_as_it_is_described_is_refused() {
+        let found = |provider| Router::new(HttpOptions::default()).with(provider).find(&name("mine/m")).err().unwrap();
+        let at = |url: &str| Provider::custom("mine", Api::OpenAiChat, url);
+        for (url, why) in
+            [("", "not a url"), ("host", "not a url"), ("ftp://host/v1", "use http://HOST or https://HOST")]
+        {
+            let error = found(at(url));
+            let expected = format!("bad base url {url:?} of mine: {why}");
+            assert_eq!((error.kind, error.message), (ErrorKind::InvalidRequest, expected));
+        }
+        let error = found(at("http://host/v1").with_key(Secret::new("two\nlines")));
+        assert_eq!(error.kind, ErrorKind::Auth);
+        assert!(error.message.starts_with("the key of mine has characters"), "{error}");
+    }
+
+    /// CROSS-ERR-008: a provider is what its name says, with the address as it is; an own server at a known provider's address is no
+    /// such provider, and has none of its quirks.
+    #[test]
+    fn an_address_makes_no_provider() {
+        let url = "https://api.deepseek.com/v1";
+        let known = Provider::known("deepseek").unwrap().with_base_url(url);
+        let own = Provider::custom("mine", Api::OpenAiChat, url);
+        let router = Router::new(HttpOptions::default()).with(known).with(own);
+        let at = |model: &str| router.endpoint(&name(model)).unwrap();
+        let (known, own) = (at("deepseek/m"), at("mine/m"));
+        assert_eq!((known.provider.as_str(), own.provider.as_str()), ("deepseek", "mine"));
+        assert_eq!((known.url(), own.url()), (format!("{url}/chat/completions"), format!("{url}/chat/completions")));
+        assert_eq!((known.quirks.reasoning, own.quirks), (ReasoningBack::WithCalls, Quirks::NONE));
+    }
+
     /// BDD MODEL-004
     #[test]
     fn a_missing_key_names_where_the_host_takes_it_from() {

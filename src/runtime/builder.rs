@@ -14,6 +14,7 @@ use crate::{
     agent::{Agents, Commands},
     event::EventStream,
     hook::{Hook, HookContext},
+    kernel::Fallback,
     model::{BoxFuture, Model, ModelError, ModelLimits, Models, Price, Prices},
     ops::SweepPolicy,
     permission::Ruleset,
@@ -50,6 +51,7 @@ pub struct Builder {
     on_resume: Vec<Box<Listen>>,
     task_limits: Option<(u32, usize)>,
     prices: Prices,
+    fallback: Vec<Fallback>,
     #[cfg(all(unix, feature = "tools"))]
     watch: crate::process::WatchBy,
     passivation: Passivation,
@@ -132,6 +134,22 @@ impl Builder {
     pub fn models(mut self, models: Arc<dyn Models>, default: ModelRef) -> Builder {
         self.models = Some(models);
         self.model = Some(default);
+        self
+    }
+
+    /// The models that stand in for the default model, in this order, in sessions that name neither a model nor a chain: at most eight,
+    /// each once ([`StartError::Fallback`](crate::error::StartError::Fallback)). None by default.
+    ///
+    /// ```
+    /// use tamtam::{Runtime, session::Fallback};
+    ///
+    /// let builder = Runtime::builder().fallback(["local/qwen3 on auth,network".parse::<Fallback>()?]);
+    /// # drop(builder);
+    /// # Ok::<(), String>(())
+    /// ```
+    #[must_use]
+    pub fn fallback(mut self, chain: impl IntoIterator<Item = Fallback>) -> Builder {
+        self.fallback = chain.into_iter().collect();
         self
     }
 

@@ -26,6 +26,7 @@ use crate::{
 /// The runtime's settings of sessions whose options are silent.
 pub(super) struct Defaults {
     pub(super) model: ModelRef,
+    pub(super) fallback: Vec<Fallback>,
     pub(super) task_limits: Option<(u32, usize)>,
 }
 
@@ -33,6 +34,7 @@ impl Defaults {
     /// The settings of a new session. `said` is what the providers of the environment had to say; `None` if there are none.
     pub(super) fn of(&self, options: SessionOptions, workspace: &str, said: Option<&[Section]>) -> Settings {
         let mut settings = Settings::new(workspace, self.model.clone());
+        settings.fallback.clone_from(&self.fallback);
         default_prompt(&mut settings, options.date.as_deref(), said);
         settings.rules = vec![Profile::default().ruleset()];
         if let Some((depth, width)) = self.task_limits {
@@ -60,8 +62,9 @@ pub struct SessionOptions {
     pub workspace: PathBuf,
     /// The model that answers; the runtime's default.
     pub model: Option<ModelRef>,
-    /// The models that go on with a turn where that one fails, in this order. None by default; a child without a model of its own has
-    /// those of its parent.
+    /// The models that go on with a turn where that one fails, in this order. By default those of the runtime
+    /// ([`Builder::fallback`](crate::runtime::Builder::fallback)) behind its model, and none behind another; a child without a model of
+    /// its own has those of its parent.
     pub fallback: Vec<Fallback>,
     /// The title in lists; the first words of the first message by default.
     pub title: Option<String>,

@@ -10,13 +10,15 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use tamtam::{
     Delivery, Event, EventKind, EventStream, Message, Outcome, Runtime, Session, SessionOptions, Steering,
     model::{
-        Api, Delta, Deltas, Endpoint, ErrorKind, HttpModel, HttpOptions, Item, Model, Provider, Request, Router,
+        Api, Delta, Deltas, Endpoint, ErrorKind, HttpModel, HttpOptions, Item, Model, Provider, Request, Router, Usage,
         UserItem,
     },
     permission::{Action, Rule, Ruleset},
-    session::{Ahead, Finish, Next},
+    session::{Ahead, BillKind, Finish, Next},
     tool::{Effect, Tool, ToolContext, ToolResult},
 };
+
+use tokio::sync::Notify;
 
 use crate::support::{
     fault_server::{Act, FaultServer},
@@ -324,17 +326,79 @@ async fn a_refusal_of_the_handshake_is_the_answer() {
     assert!(runtime.shutdown().await.is_empty());
 }
 
-/// The steps of a turn share a connection.
+/// What an answer cost that the server began with a message, and that nobody reads because the message is another one by then: as the
+/// server says where it was whole, else by our estimate. It is no part of the context.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turns_of_a_session_share_a_connection() {
+async fn a_successor_that_is_dropped_is_paid_for() {
+    for is_whole in [true, false] {
+        let folder = taped::folder();
+        let (accepted, successor) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let mut plan = Plan::new(&[Does::TakesLate], 1);
+        plan.holds = vec![(Border::Accepted, accepted.clone()), (Border::Successor, successor.clone())];
+        let server = SocketServer::start(plan).await;
+        let runtime = runtime(folder.path(), &server.url()).await;
+        let session = runtime.create(options(folder.path())).await.unwrap();
+        let mut events = session.events();
+        let receipt = session.send(message("go"), Delivery::Queue).await.unwrap();
+        until(&mut events, is_text).await;
+        steer(&session, "steer one").await;
+        until(&mut events, moved(Ahead::Sent)).await;
+        // The next request waits until the test has seen what the server makes of the message.
+        session.pause().await.unwrap();
+        session.edit(Message::user("steer two").with_id(message("steer one").id)).await.unwrap();
+        accepted.notify_one();
+        until(&mut events, |kind| matches!(kind, EventKind::StepFinished { .. })).await;
+        if is_whole {
+            successor.notify_one();
+            passed(&server, Border::Whole, 1).await;
+        }
+        session.resume().await.unwrap();
+        assert_eq!(receipt.wait().await.unwrap().outcome, Outcome::Done);
+        assert_eq!(judge(&server, &lines(&session).await, &["steer two"]), Vec::<String>::new());
+        let bill = session.bill().await.unwrap();
+        let charged: Vec<_> =
+            bill.lines.iter().map(|line| (line.kind, line.charge.usage, line.charge.estimated)).collect();
+        let said = Usage::new(20, 5);
+        // The conversation with its answer has 25 tokens, and the message nine bytes.
+        let dropped =
+            if is_whole { (BillKind::Failed, said, false) } else { (BillKind::Failed, Usage::new(28, 0), true) };
+        assert_eq!(charged, [(BillKind::Answer, said, false), dropped, (BillKind::Answer, said, false)], "{is_whole}");
+        let state = session.state().await.unwrap();
+        assert_eq!(state.usage, Usage::new(if is_whole { 60 } else { 40 }, if is_whole { 15 } else { 10 }));
+        let (store, id) = (folder.path().join("store"), session.id().clone());
+        assert!(runtime.shutdown().await.is_empty());
+        let store = tamtam::tape::Store::open(store, Default::default()).unwrap();
+        assert_eq!(tamtam::ops::replay::Replay::open(&store, &id).unwrap().first_difference(), None);
+    }
+}
+
+async fn passed(server: &SocketServer, border: Border, times: usize) {
+    let passed = async {
+        while server.passed(border) < times {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), passed).await.expect("the border is not passed");
+}
+
+/// A turn has one connection, which is closed with it: a server that goes on with something writes for nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_of_a_turn_is_closed_with_it() {
     let folder = taped::folder();
     let server = SocketServer::start(Plan::new(&[Does::Takes], 0)).await;
     let runtime = runtime(folder.path(), &server.url()).await;
     let session = runtime.create(options(folder.path())).await.unwrap();
-    for _ in 0..3 {
+    for turn in 1..=3 {
         session.prompt("go").await.unwrap().wait().await.unwrap();
+        let over = async {
+            while server.ended() < turn {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        // Far less than the 30 s after which a connection is closed anyway.
+        tokio::time::timeout(Duration::from_secs(20), over).await.expect("the connection stays");
     }
-    assert_eq!(server.counts(), (1, 3));
+    assert_eq!(server.counts(), (3, 3));
     let lines = lines(&session).await;
     assert_eq!(judge(&server, &lines, &[]), Vec::<String>::new());
     assert!(runtime.shutdown().await.is_empty());

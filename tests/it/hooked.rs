@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tamtam::{
-    Event, EventKind, Outcome, Part, Runtime, Session, SessionOptions,
+    Event, EventKind, MessageId, Outcome, Part, Runtime, Session, SessionOptions,
     hook::{Hook, HookCall, HookContext, Outgoing, Stopping, TurnStart, TurnStop, Verdict},
     model::{BoxFuture, ErrorKind, Item, ModelError, Reply, Request, Scripted, UserItem},
     ops::replay::Replay,
@@ -628,4 +628,72 @@ async fn a_tape_with_hooks_replays_without_them() {
     assert_eq!(Replay::open(&store, &id).unwrap().first_difference(), None);
     assert_eq!(Replay::open(&store, &id).unwrap().toolbox(tools::with_todos(&tools::full())).first_difference(), None);
     assert_eq!(Replay::open(&store, &id).unwrap().from_newest_anchor().first_difference(), None);
+}
+
+/// Looks at its session whenever it is told of a message.
+struct Looks {
+    session: Mutex<Option<Session>>,
+    on: tokio::runtime::Handle,
+    seen: Mutex<Vec<(&'static str, bool)>>,
+}
+
+impl Hook for Looks {
+    fn name(&self) -> &str {
+        "looks"
+    }
+
+    fn sees_events(&self) -> bool {
+        true
+    }
+
+    fn on_event(&self, event: &Event) {
+        let session = self.session.lock().unwrap().clone();
+        let Some(session) = session else { return };
+        let state = self.on.block_on(session.state()).unwrap();
+        let read =
+            |id: &MessageId| state.history.iter().any(|item| matches!(&**item, Item::User(user) if user.id == *id));
+        let seen = match &event.kind {
+            EventKind::Queued { message, .. } => {
+                let waits = state.queue.iter().any(|waiting| waiting.message.id == message.id);
+                ("queued", waits || read(&message.id))
+            }
+            EventKind::TurnStarted { messages } => ("delivered", messages.iter().all(read)),
+            _ => return,
+        };
+        self.seen.lock().unwrap().push(seen);
+    }
+}
+
+/// CROSS-ERR-004: an observer that is told of a message, at its arrival and at its delivery, finds it in the session's state by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_finds_what_it_is_told_of_in_the_state() {
+    let on = tokio::runtime::Handle::current();
+    let looks = Arc::new(Looks { session: Mutex::default(), on, seen: Mutex::default() });
+    let model =
+        Arc::new(Scripted::new([Reply::text("one").at_barrier("first"), Reply::text("two").at_barrier("second")]));
+    let builder = Runtime::builder().in_memory().model(model.clone()).hook(looks.clone());
+    let runtime = builder.start().await.unwrap();
+    let session = runtime.create(SessionOptions::new(".")).await.unwrap();
+    *looks.session.lock().unwrap() = Some(session.clone());
+    let seen_at = async |count: usize| {
+        let all = async {
+            while looks.seen.lock().unwrap().len() < count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), all).await.expect("it is told");
+    };
+    session.prompt("hello").await.unwrap();
+    model.barrier("first").reached().await;
+    // The second message waits as long as the observer takes to look.
+    session.prompt("and then").await.unwrap();
+    seen_at(3).await;
+    model.barrier("first").release();
+    model.barrier("second").reached().await;
+    seen_at(4).await;
+    model.barrier("second").release();
+    session.wait().await.unwrap();
+    assert_eq!(*looks.seen.lock().unwrap(), [("queued", true), ("delivered", true)].repeat(2));
+    looks.session.lock().unwrap().take();
+    assert!(runtime.shutdown().await.is_empty());
 }

@@ -1,15 +1,18 @@
 //! Models behind their own addresses, and a session that continues with another one: over real wires, to servers of
 //! this process.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, EventKind, ModelRef, Outcome, Runtime, Session, SessionOptions,
-    model::{Api, HttpOptions, ModelLimits, Provider, Router, Secret},
+    model::{Api, BoxFuture, HttpOptions, Model, ModelError, ModelLimits, Models, Provider, Request, Router, Secret},
     permission::Profile,
     runtime::Kind,
-    session::Next,
+    session::{Entry, Next, Record},
 };
 
 use crate::support::{
@@ -44,7 +47,8 @@ async fn say(session: &Session, text: &str) -> String {
     answer.text
 }
 
-/// PROVIDER-003, MODEL-002, MODEL-006, MODEL-007, PROVIDER-ERR-003, CROSS-001: a session is switched to a model of another
+/// MODEL-001, MODEL-009, PROVIDER-003, MODEL-002, MODEL-006, MODEL-007, PROVIDER-ERR-003, CROSS-001: a session that names no model
+/// has the runtime's, also after another one was switched. A session is switched to a model of another
 /// provider and back: the next request goes there, with all that was said, and with the window that the host gave to that model.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_goes_on_with_another_providers_model() {
@@ -67,6 +71,8 @@ async fn a_session_goes_on_with_another_providers_model() {
         assert_eq!(say(&session, &format!("now {to}")).await, expected);
     }
     assert_eq!((deepseek.seen().len(), anthropic.seen().len()), (2, 2));
+    let other = runtime.create(SessionOptions::new(folder.path())).await.unwrap();
+    assert_eq!(other.state().await.unwrap().settings.model, first, "the switch was one session's");
     let told: Value = serde_json::from_str(&anthropic.seen()[0].body).unwrap();
     let roles: Vec<_> = told["messages"].as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
     assert_eq!(roles, ["user", "assistant", "user"]);
@@ -149,6 +155,155 @@ async fn an_unknown_model_and_a_changed_copy_switch_nothing() {
     copy.model = model("local/other");
     assert_eq!(session.state().await.unwrap().settings.model, model("local/own"));
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// The runtime's chain stands behind the runtime's model, in sessions that name neither a model nor a chain; one that cannot be is no
+/// runtime.
+#[tokio::test]
+async fn a_chain_of_the_whole_runtime_stands_behind_its_model() {
+    let router = || Arc::new(Router::new(HttpOptions::default()));
+    let builder = || Runtime::builder().in_memory().models(router(), model("local/own"));
+    let runtime = builder().fallback(["local/behind on auth".parse().unwrap()]).start().await.unwrap();
+    let chain = async |options: SessionOptions| {
+        let settings = runtime.create(options).await.unwrap().state().await.unwrap().settings.clone();
+        settings.fallback.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(chain(SessionOptions::new(".")).await, ["local/behind on auth"]);
+    assert_eq!(chain(SessionOptions::new(".").model(model("local/other"))).await, [""; 0]);
+    assert_eq!(chain(SessionOptions::new(".").fallback(vec!["local/x".parse().unwrap()])).await, ["local/x"]);
+    assert!(runtime.shutdown().await.is_empty());
+    let twice = ["local/x", "local/x"].map(|name| name.parse().unwrap());
+    let refused = builder().fallback(twice).start().await.err().unwrap();
+    assert_eq!(refused.to_string(), "the fallback of the runtime names local/x twice");
+}
+
+/// CROSS-002: what was said to one model is summed up by it, and the next model of another provider reads the summary in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_by_one_model_is_read_by_the_next() {
+    let folder = taped::folder();
+    // Five answers, and then the summary.
+    let answers = |before: usize| if before < 5 { "fine" } else { "SUMMED UP" };
+    let deepseek = FaultServer::answering(move |_, before| says(Api::OpenAiChat, answers(before.len()))).await;
+    let anthropic = FaultServer::answering(|_, _| says(Api::AnthropicMessages, "from anthropic")).await;
+    let router = Router::new(HttpOptions::default()).with(at("deepseek", &deepseek)).with(at("anthropic", &anthropic));
+    let (runtime, session) = session(&folder, router, "deepseek/deepseek-chat").await;
+    for n in 1..=5 {
+        say(&session, &format!("{n}: {}", "words ".repeat(6_000))).await;
+    }
+    let mut events = session.events();
+    session.compact().await.unwrap();
+    let is_over =
+        |next: Next| matches!(next, Next::Event(event) if matches!(event.kind, EventKind::CompactionFinished { .. }));
+    while !is_over(events.next().await.unwrap()) {}
+    session.configure(|settings| settings.model = model("anthropic/claude-new")).await.unwrap();
+    assert_eq!(say(&session, "go on").await, "from anthropic");
+    let told: Value = serde_json::from_str(&anthropic.seen()[0].body).unwrap();
+    let told = told["messages"].as_array().unwrap();
+    let texts = Value::from(told.clone()).to_string();
+    assert!(texts.contains("SUMMED UP") && texts.contains("go on"), "{texts:.500}");
+    assert!(told.len() < 11, "five prompts, five answers and the last one: what was summed up is not told again");
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A host's keys: the present one, and the one that comes when it has expired.
+struct Keys {
+    url: String,
+    present: Mutex<String>,
+    next: Option<String>,
+    renewals: AtomicUsize,
+    panics: bool,
+}
+
+impl Models for Keys {
+    fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError> {
+        let key = Secret::new(self.present.lock().unwrap().clone());
+        Provider::known("openai").unwrap().with_base_url(&self.url).with_key(key).model(&name.model)
+    }
+
+    fn renew_key<'a>(&'a self, _: &'a ModelRef, request: &'a Request) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            assert!(request.session.is_some(), "it is known whose key it is");
+            self.renewals.fetch_add(1, Ordering::SeqCst);
+            assert!(!self.panics, "the vault is broken");
+            let Some(next) = &self.next else { return false };
+            self.present.lock().unwrap().clone_from(next);
+            true
+        })
+    }
+}
+
+/// AUTH-006, AUTH-007, AUTH-ERR-004: the key of each request is the one that the host has then. One that is refused is renewed once, and
+/// the request made again, which is on the tape; a new key that is refused too, a host that has none, and one that panics have failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_has_expired_is_renewed_once_and_the_request_made_again() {
+    let start = async |present: &str, next: Option<&str>, panics: bool| {
+        let server = FaultServer::answering(|asked, _| {
+            let is_valid = ["fresh", "newest"].iter().any(|key| asked.head.contains(&format!("Bearer {key}-key-0000")));
+            let body = r#"{"error":{"message":"Expired.","code":"invalid_api_key"}}"#;
+            if is_valid { says(Api::OpenAiChat, "there") } else { refusal("401 Unauthorized", &[], body) }
+        })
+        .await;
+        let key = |name: &str| format!("{name}-key-0000");
+        let keys = Arc::new(Keys {
+            url: server.url(),
+            present: Mutex::new(key(present)),
+            next: next.map(key),
+            renewals: AtomicUsize::new(0),
+            panics,
+        });
+        let folder = taped::folder();
+        let builder = Runtime::builder().store(folder.path().join("store")).models(keys.clone(), model("openai/m"));
+        let runtime = builder.start().await.unwrap();
+        let options = SessionOptions::new(folder.path()).profile(Profile::Auto);
+        let session = runtime.create(options).await.unwrap();
+        // No retry is allowed: this one is none.
+        session.configure(|settings| settings.retries_max = 0).await.unwrap();
+        (folder, server, keys, runtime, session)
+    };
+    let outcome = async |session: &Session| session.prompt("go").await.unwrap().wait().await.unwrap().outcome;
+
+    let (folder, server, keys, runtime, first) = start("fresh", None, false).await;
+    assert_eq!(say(&first, "one").await, "there");
+    *keys.present.lock().unwrap() = "newest-key-0000".to_owned();
+    assert_eq!(say(&first, "two").await, "there");
+    let sent: Vec<_> = server.seen().iter().map(|asked| asked.head.contains("newest-key")).collect();
+    assert_eq!((sent, keys.renewals.load(Ordering::SeqCst)), (vec![false, true], 0), "renewed in time by the host");
+    assert!(runtime.shutdown().await.is_empty());
+    drop(folder);
+
+    let (folder, server, keys, runtime, session) = start("stale", Some("fresh"), false).await;
+    assert_eq!(say(&session, "one").await, "there");
+    assert_eq!((server.seen().len(), keys.renewals.load(Ordering::SeqCst)), (2, 1));
+    let failures: Vec<_> = session.entries().await.unwrap().iter().filter_map(renewed).collect();
+    assert_eq!(failures, [true], "the tape has the refusal, and why the request is made again");
+    assert_eq!(say(&session, "two").await, "there");
+    // The next step may renew again.
+    *keys.present.lock().unwrap() = "stale-key-0000".to_owned();
+    assert_eq!(say(&session, "three").await, "there");
+    assert_eq!((server.seen().len(), keys.renewals.load(Ordering::SeqCst)), (5, 2));
+    let (store, id) = (folder.path().join("store"), session.id().clone());
+    assert!(runtime.shutdown().await.is_empty());
+    let store = tamtam::tape::Store::open(store, Default::default()).unwrap();
+    assert_eq!(tamtam::ops::replay::Replay::open(&store, &id).unwrap().first_difference(), None);
+
+    for (next, panics, requests, expected) in
+        [(Some("staler"), false, 2, vec![true, false]), (None, false, 1, vec![false]), (None, true, 1, vec![false])]
+    {
+        let (_folder, server, keys, runtime, session) = start("stale", next, panics).await;
+        assert!(matches!(outcome(&session).await, Outcome::Failed { .. }), "{next:?}");
+        assert_eq!((server.seen().len(), keys.renewals.load(Ordering::SeqCst)), (requests, 1), "{next:?}");
+        let failures: Vec<_> = session.entries().await.unwrap().iter().filter_map(renewed).collect();
+        assert_eq!(failures, expected, "{next:?}");
+        assert!(runtime.shutdown().await.is_empty());
+    }
+}
+
+/// Of a failed request: whether its key was renewed.
+fn renewed(entry: &Entry) -> Option<bool> {
+    match &entry.record {
+        Record::RequestFailed { error, .. } => Some(error.key_renewed),
+        _ => None,
+    }
 }
 
 /// PROVIDER-006, P4-20: where a model fails and no retry is left, the next of its agent's chain goes on with the turn over another

@@ -221,6 +221,28 @@ async fn a_task_in_the_background_tells_of_its_end() {
     lab.end().await;
 }
 
+/// CROSS-ERR-005: a result that comes while the parent's model answers is kept until the answer is whole, and told behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_comes_during_an_answer_is_told_behind_it() {
+    let found = child("look it up", Reply::text("found it").at_barrier("child"));
+    let answer = Reply::text("mean").at_barrier("parent").with_text("while");
+    let replies = [task("look it up", json!({ "background": true })), answer, Reply::text("thank you"), found];
+    let lab = lab(replies).await;
+    let first = lab.parent.prompt("go").await.unwrap();
+    soon(lab.model.barrier("parent").reached()).await;
+    soon(lab.model.barrier("child").reached()).await;
+    lab.model.barrier("child").release();
+    let waits = |state: tamtam::session::State| state.steering.len() + state.queue.len();
+    until(async || waits(lab.parent.state().await.unwrap()) == 1).await;
+    assert_eq!(lab.model.requests().len(), 3, "the parent's model goes on with its answer");
+    lab.model.barrier("parent").release();
+    assert_eq!(soon(first.wait()).await.unwrap().text, "thank you");
+    let told = told(&lab);
+    let place = |words: &str| told.find(words).unwrap_or_else(|| panic!("{words}: {told}"));
+    assert!(place("meanwhile") < place("found it"), "{told}");
+    lab.end().await;
+}
+
 /// X-03, O-19, O-04, O-12: the call that waits shows how far the task is: the tool that runs, what is over, tokens and age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_waits_shows_how_far_its_task_is() {

@@ -227,9 +227,10 @@ pub(super) struct ModelArguments {
     /// with a key, in the order of `tamtam doctor`, else that of a local server]
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(super) model: Option<String>,
-    /// Model that goes on with a turn where the one before it fails; may be repeated [default: those of the agent]
-    #[arg(long, value_name = "PROVIDER/MODEL")]
-    pub(super) fallback: Vec<tamtam::ModelRef>,
+    /// Model that goes on with a turn where the one before it fails; may be repeated. With failures, such as
+    /// "local/qwen3 on auth,network", it stands in for these alone [default: those of the agent]
+    #[arg(long, value_name = "PROVIDER/MODEL[ on FAILURE,…]")]
+    pub(super) fallback: Vec<tamtam::session::Fallback>,
     /// URL of the model's provider
     #[arg(long, value_name = "URL")]
     pub(super) base_url: Option<String>,

@@ -123,7 +123,9 @@ pub(super) async fn choose(
     router.find(&model).map_err(|error| Failure::usage(error.message))?;
     // And the models behind it: that one of them has no key would be heard only when it is needed.
     for behind in &given.fallback {
-        router.endpoint(behind).map_err(|error| Failure::usage(format!("fallback {behind}: {}", error.message)))?;
+        let refused =
+            |error: tamtam::model::ModelError| Failure::usage(format!("fallback {}: {}", behind.model, error.message));
+        router.endpoint(&behind.model).map_err(refused)?;
     }
     let provider = router.providers().find(|provider| provider.name == model.provider);
     let key_from = provider.map(|provider| provider.key_from.clone()).unwrap_or_default();
@@ -194,8 +196,7 @@ pub(super) fn fallback(
     with_files: &ModelArguments,
     of_agent: Vec<Fallback>,
 ) -> Vec<Fallback> {
-    let named = |given: &ModelArguments| given.fallback.iter().cloned().map(Fallback::new).collect::<Vec<_>>();
-    let chains = [named(by_arguments), of_agent, named(with_files)];
+    let chains = [by_arguments.fallback.clone(), of_agent, with_files.fallback.clone()];
     chains.into_iter().find(|chain| !chain.is_empty()).unwrap_or_default()
 }
 
@@ -332,7 +333,7 @@ mod tests {
         choose(&given(named, None), None, &environment).await.map(|choice| choice.model.to_string())
     }
 
-    /// AUTH-001: of several keys the first provider of the catalogue wins, and the reason is said.
+    /// AUTH-001, PROVIDER-005: of several keys the first provider of the catalogue wins, and the reason is said.
     #[tokio::test]
     async fn two_keys_are_no_error_and_the_order_of_the_catalogue_decides() {
         assert_eq!(chosen(None, &[("DEEPSEEK_API_KEY", "k")]).await.unwrap(), "deepseek/deepseek-flash");
@@ -358,6 +359,7 @@ mod tests {
         }
     }
 
+    /// PROVIDER-010: without a provider there is no model, and nobody guesses one.
     #[tokio::test]
     async fn without_key_and_server_it_is_said_what_to_set() {
         for variables in [&[][..], &[("OPENAI_API_KEY", "  ")]] {
@@ -408,7 +410,7 @@ mod tests {
         assert!(choose(&given(Some("mine/x"), None), None, &environment).await.is_err());
     }
 
-    /// A server of one's own can be told of: how long it may read a prompt, whether its model sees, which thoughts it wants back.
+    /// PROVIDER-ERR-004: a server of one's own can be told of: how long it may read a prompt, whether its model sees, which thoughts it wants back.
     #[test]
     fn what_is_said_of_a_server_is_said_of_the_chosen_one_alone() {
         let given = ModelArguments {

@@ -127,7 +127,17 @@ export function onItsWay(talk, message) {
 function moved(talk, event) {
   const at = talk.waiting.findIndex((message) => message.id === event.message);
   if (at < 0) return talk;
-  return { ...talk, waiting: put(talk.waiting, at, { ...talk.waiting[at], ahead: event.to, why: event.why }) };
+  const { why, ...waits } = talk.waiting[at];
+  return { ...talk, waiting: put(talk.waiting, at, { ...waits, ahead: event.to, ...(event.why && { why: event.why }) }) };
+}
+
+/** A message with other words: where the words before were on their way to is over, for the model has those and not these. */
+function edited(talk, message) {
+  const known = onItsWay(talk, { id: message.id, text: textOf(message), stage: 'accepted' });
+  const at = known.waiting.findIndex((waits) => waits.id === message.id);
+  if (at < 0) return known;
+  const { ahead, why, ...waits } = known.waiting[at];
+  return { ...known, waiting: put(known.waiting, at, waits) };
 }
 
 const withdraw = (talk, id) => ({ ...talk, waiting: talk.waiting.filter((message) => message.id !== id) });
@@ -157,7 +167,7 @@ function task(talk, event, patch) {
 const FOLDS = {
   queued: (talk, event) => onItsWay(talk, waits(event)),
   steered: (talk, event) => onItsWay(talk, waits(event)),
-  queue_edited: (talk, event) => onItsWay(talk, { id: event.message.id, text: textOf(event.message), stage: 'accepted' }),
+  queue_edited: (talk, event) => edited(talk, event.message),
   steering_moved: (talk, event) => moved(talk, event),
   withdrawn: (talk, event) => withdraw(talk, event.message.id ?? event.message),
   turn_started: (talk, event) => ({ ...delivered(talk, event), turn: { seq: event.turn, step: 0, since: event.time } }),

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use axum::http::{Extensions, HeaderMap, Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tamtam::{SessionOptions, session::Labels};
+use tamtam::{
+    SessionOptions,
+    session::{Fallback, Labels},
+};
 
 use crate::wire::{NewBudget, NewMessage, NewParams, object};
 
@@ -61,6 +64,9 @@ pub struct NewSession {
     pub agent: Option<String>,
     /// Its model, as `provider/model`.
     pub model: Option<String>,
+    /// The models that go on with a turn where its model fails, each with the failures that it stands in for. Left out, those of its
+    /// agent or of the host; none where it names a model.
+    pub fallback: Vec<Fallback>,
     /// What is asked of its model.
     #[serde(deserialize_with = "object")]
     pub params: Option<NewParams>,
@@ -151,8 +157,8 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Options of a server whose new sessions work in this folder. A client chooses title, labels, agent, model, params and prompt of
-    /// them; what could widen rights or spending (`workspace`, `profile`, `system`, `tools`, `steps_max`, `asks_wait`, `budget`)
+    /// Options of a server whose new sessions work in this folder. A client chooses title, labels, agent, model, fallback, params and prompt
+    /// of them; what could widen rights or spending (`workspace`, `profile`, `system`, `tools`, `steps_max`, `asks_wait`, `budget`)
     /// is refused. [`ServerOptions::new_session`] decides otherwise.
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>) -> ServerOptions {
@@ -211,8 +217,8 @@ impl ServerOptions {
         self
     }
 
-    /// Makes the options of a new session. The server then sets what the client chose of `id`, `title`, `labels`, `agent`, `model` and
-    /// `params`, and the labels of the scope; everything else of [`NewSession`] counts only where this function uses it.
+    /// Makes the options of a new session. The server then sets what the client chose of `id`, `title`, `labels`, `agent`, `model`,
+    /// `fallback` and `params`, and the labels of the scope; everything else of [`NewSession`] counts only where this function uses it.
     #[must_use]
     pub fn new_session(
         mut self,

@@ -79,7 +79,11 @@ fn options(app: &App, scope: &Scope, new: &NewSession) -> Answered<SessionOption
         options = as_agent(options, agents.primary(name).map_err(Problem::invalid)?)?;
     }
     if let Some(model) = &new.model {
-        options.model = Some(model.parse()?);
+        // A chain stands behind its model.
+        (options.model, options.fallback) = (Some(model.parse()?), Vec::new());
+    }
+    if !new.fallback.is_empty() {
+        options.fallback.clone_from(&new.fallback);
     }
     new.params.as_ref().map_or(Ok(()), |params| params.apply(&mut options.params))?;
     if let Some(id) = &new.id {

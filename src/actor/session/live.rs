@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     actor::{
@@ -63,6 +63,18 @@ pub(super) struct Writing {
     pub(super) tools_before: Option<Arc<Toolset>>,
 }
 
+/// The turn that requests were made for. What models keep for its next request is closed with it.
+pub(super) struct TurnLife {
+    pub(super) turn: Seq,
+    pub(super) over: CancellationToken,
+}
+
+impl Drop for TurnLife {
+    fn drop(&mut self) {
+        self.over.cancel();
+    }
+}
+
 /// One incarnation of a session.
 pub(super) struct Live {
     pub(super) shared: Arc<Shared>,
@@ -87,6 +99,8 @@ pub(super) struct Live {
     /// began.
     pub(super) tools: Arc<Toolset>,
     pub(super) spans: Spans,
+    /// The turn that the newest request was made for, until it is over.
+    pub(super) turn: Option<TurnLife>,
     /// Why nothing may be begun, written or published any more: another owner has the tape.
     lost: Option<TapeError>,
 }
@@ -119,6 +133,7 @@ impl Live {
             folders,
             tools,
             spans,
+            turn: None,
             lost: None,
         }
     }

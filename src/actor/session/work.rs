@@ -8,6 +8,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     actor::{
         child::{KnownAsk, Watcher},
@@ -15,10 +17,10 @@ use crate::{
         governors::Standing,
         session::{
             build,
-            live::{Live, Worker},
+            live::{Live, TurnLife, Worker},
         },
         trace_link::Traced,
-        worker::{CallWorker, RequestJob, RequestWorker},
+        worker::{CallWorker, Key, RequestJob, RequestWorker},
         worker_context::WorkerContext,
     },
     kernel::{Due, Open, OpenTaskAsk, Report, State, Stop, StopLevel, compaction_prompt},
@@ -36,6 +38,7 @@ impl Live {
         let open = &self.state.open;
         self.workers.retain(|ticket, _| open.contains_key(ticket));
         self.spans.keep(open);
+        self.turn.take_if(|life| self.state.turn.as_ref().is_none_or(|turn| turn.id != life.turn));
         let mut asks = self.known_asks();
         for (ticket, task) in self.state.tasks() {
             if let Some(Worker::Child(watcher)) = self.workers.get(&ticket) {
@@ -105,6 +108,7 @@ impl Live {
 
     fn start_request(&mut self, ticket: Seq) {
         let mut post = self.post_in_span(ticket);
+        let turn = self.turn_life();
         let Some(Open::Request(open)) = self.state.open.get(&ticket) else { return };
         let (model, tools) = (open.model.clone(), self.tools.clone());
         let mut steers = Steers::default();
@@ -114,10 +118,13 @@ impl Live {
                 let mut request = Box::new(build::request(&tools, &self.state, ticket, open));
                 request.trace.clone_from(&post.traced.context);
                 request.steers = post.steers();
+                request.turn = turn;
                 steers = request.steers.clone();
                 let standing = Standing { rank: self.rank(), tokens: self.state.context.meter.used(open.estimated) };
                 let settings = self.state.settings.clone();
-                RequestJob::Send { model: model.clone(), request, standing, settings, tools }
+                let is_renewed = self.state.turn.as_ref().is_some_and(|turn| turn.key_renewed);
+                let key = if is_renewed { Key::Renewed } else { Key::Renewable };
+                RequestJob::Send { model: model.clone(), request, standing, settings, tools, key }
             }
         };
         let doing = format!(
@@ -130,6 +137,13 @@ impl Live {
         self.workers.insert(ticket, Worker::Request(worker, steers));
         self.offer_steering();
         fault!(self.shared.store.faults(), "session.request_started", self.slot.id.as_str());
+    }
+
+    /// The token that is cancelled when the running turn is over.
+    fn turn_life(&mut self) -> Option<CancellationToken> {
+        let turn = self.state.turn.as_ref()?.id;
+        let new = || TurnLife { turn, over: CancellationToken::new() };
+        Some(self.turn.get_or_insert_with(new).over.clone())
     }
 
     /// Offers the running request the steering messages that may go into its answer.

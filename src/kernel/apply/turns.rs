@@ -17,7 +17,7 @@ use crate::{
         state::{Next, TURNS_REMEMBERED},
         turn::advance,
     },
-    model::{AnswerPart, Item, ModelAnswer, UserItem},
+    model::{AnswerPart, Dropped, Item, ModelAnswer, UserItem},
     words::ids::{MessageId, Seq},
 };
 
@@ -122,7 +122,10 @@ impl State {
             self.recoveries = 0;
         }
         self.move_ahead(&answer.steered);
-        self.usage += answer.usage;
+        let said = |dropped: &Dropped| (!dropped.estimated).then_some(dropped.usage);
+        let mut usage = answer.dropped.as_ref().and_then(said).unwrap_or_default();
+        usage += answer.usage;
+        self.usage += usage;
         let text = answer.text();
         let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
         // Whether the model was still working with tools: if so, the step limit is the outcome of the turn. Results before the
@@ -145,12 +148,13 @@ impl State {
         self.in_turn(|turn| {
             turn.retries = 0;
             turn.tried = 0;
+            turn.key_renewed = false;
             turn.prepared = None;
             turn.overflowed = false;
             turn.overflows = 0;
             turn.refused.clear();
             turn.answer = Some(seq);
-            turn.usage += answer.usage;
+            turn.usage += usage;
             turn.answered = Some((answer.finish, charge));
             turn.cache_miss = miss;
             turn.next = next;
@@ -161,7 +165,7 @@ impl State {
         });
         // Providers would refuse an empty answer when it is sent back.
         if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
-            self.push(Item::Assistant(ModelAnswer { steered: Vec::new(), ..(**answer).clone() }));
+            self.push(Item::Assistant(ModelAnswer { steered: Vec::new(), dropped: None, ..(**answer).clone() }));
         }
         if !interrupted {
             let said = self.history.last().map_or(0, |item| of_item(item));

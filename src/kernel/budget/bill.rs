@@ -21,8 +21,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{BranchRequest, Charge, Entry, Open, Record, Reserve, RolledBack, Spent, State, budget::spent::in_vain},
-    model::Price,
-    words::{ids::Seq, message::ModelRef, usage::Usage},
+    model::{Dropped, Price},
+    words::{
+        ids::Seq,
+        message::ModelRef,
+        usage::{Cost, Usage},
+    },
 };
 
 /// Every model request of a session that used something, in the order in which they were closed.
@@ -113,7 +117,10 @@ pub(crate) fn charged(entry: &Entry, open: &impl OpenRequests) -> Vec<BillLine> 
                 (of.model, of.price) = (by.clone(), *price);
             }
             let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
-            of.closed(ticket, kind, 0, &answer.usage, estimated.as_ref())
+            // The charge of the answer itself is the last one.
+            let dropped = answer.dropped.map(|dropped| of.dropped(ticket, dropped));
+            let closed = of.closed(ticket, kind, 0, &answer.usage, estimated.as_ref());
+            dropped.into_iter().chain(closed).collect()
         }
         Record::RequestFailed { estimated, .. } => close(BillKind::Failed, 0, &Usage::default(), estimated.as_ref()),
         Record::Compacted(compacted) => {
@@ -173,6 +180,12 @@ impl Requested {
 
     fn line(&self, ticket: Seq, kind: BillKind, charge: Charge) -> BillLine {
         BillLine { ticket, model: self.model.clone(), kind, charge, of_turn: self.what == What::Answer }
+    }
+
+    /// The line of what the provider began ahead of the request in vain.
+    fn dropped(&self, ticket: Seq, Dropped { usage, estimated }: Dropped) -> BillLine {
+        let cost = Cost::of(self.price.and_then(|price| price.cost(&usage)));
+        self.line(ticket, BillKind::Failed, Charge { usage, estimated, cost })
     }
 
     /// The lines of a request that is closed: one for each try that came to nothing, and one where the last try used something.

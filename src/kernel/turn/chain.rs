@@ -54,8 +54,9 @@ impl State {
         self.in_turn(|turn| {
             turn.fallen = Some(fallen);
             turn.tried = request.attempt;
-            // Its window is another one.
+            // Its window is another one, and so is its key.
             turn.overflows = 0;
+            turn.key_renewed = false;
         });
     }
 

@@ -3,14 +3,19 @@
 //!
 //! All types here are stored formats: do not rename or retype a field or a variant, and give each new field a serde default.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::{
     model::{ErrorKind, RetryClass},
-    words::message::ModelRef,
+    words::message::{BadModelRef, ModelRef},
 };
+
+/// What files that hold a chain are told of it: without an example in Rust.
+#[cfg(any(feature = "agent-files", feature = "schema"))]
+const WHAT: &str =
+    "A model that goes on with a turn where the model before it in the chain fails, once no retry is left.";
 
 /// The most models of a chain.
 const CHAIN_MAX: usize = 8;
@@ -28,13 +33,13 @@ const CHAIN_MAX: usize = 8;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "agent-files", derive(schemars::JsonSchema))]
+#[cfg_attr(any(feature = "agent-files", feature = "schema"), derive(schemars::JsonSchema), schemars(description = WHAT))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Fallback {
     /// The model, as `provider/model`.
     #[serde(deserialize_with = "model")]
-    #[cfg_attr(feature = "agent-files", schemars(with = "String"))]
+    #[cfg_attr(any(feature = "agent-files", feature = "schema"), schemars(with = "String"))]
     pub model: ModelRef,
     /// The failures that it stands in for. Left out: those that may pass, after the retries, and a wait that is too long.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -89,6 +94,43 @@ impl Fallback {
     }
 }
 
+/// As text it is `PROVIDER/MODEL`, or `PROVIDER/MODEL on FAILURE,FAILURE`: what flags and files of settings say is read so.
+///
+/// ```
+/// let fallback: tamtam::session::Fallback = "local/qwen3 on auth,network".parse()?;
+/// assert_eq!(fallback.to_string(), "local/qwen3 on auth,network");
+/// # Ok::<(), String>(())
+/// ```
+impl FromStr for Fallback {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Fallback, String> {
+        let (model, on) = text.split_once(" on ").map_or((text, None), |(model, on)| (model, Some(on)));
+        let model = model.trim();
+        if model.contains(char::is_whitespace) {
+            return Err(format!("{text:?} is no PROVIDER/MODEL, and no PROVIDER/MODEL on FAILURE,FAILURE"));
+        }
+        let model = model.parse().map_err(|error: BadModelRef| error.to_string())?;
+        let kind = |name: &str| {
+            let name = name.trim();
+            let unknown = |_| format!("{name:?} is no failure of a model, such as overloaded, rate_limited or auth");
+            serde_json::from_value::<ErrorKind>(name.into()).map_err(unknown)
+        };
+        let on = on.map_or_else(|| Ok(BTreeSet::new()), |on| on.split(',').map(kind).collect())?;
+        Ok(Fallback { model, on })
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.model)?;
+        for (at, kind) in self.on.iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { " on " } else { "," }, kind.name())?;
+        }
+        Ok(())
+    }
+}
+
 /// What is wrong with a chain.
 pub(crate) fn fault(chain: &[Fallback]) -> Option<String> {
     // A smaller request answers these, and no other model has to.
@@ -123,6 +165,18 @@ mod tests {
         for text in [r#"[{"model":"x"}]"#, r#"[{"model":"a/b","on":["busy"]}]"#, r#"[{"model":"a/b","no":[]}]"#] {
             assert!(read(text).is_err(), "{text}");
         }
+        for text in ["a/b", "c/d:7b on overloaded,auth", "c/d on auth"] {
+            let read: Fallback = text.parse().unwrap();
+            assert_eq!(read.to_string().parse(), Ok(read));
+        }
+        let spaced: Fallback = " c/d:7b on  auth , overloaded".parse().unwrap();
+        assert_eq!(spaced, chain[1]);
+        for text in ["", "x", "a/b on", "a/b on ", "a/b on busy", "a/b on auth,"] {
+            assert!(text.parse::<Fallback>().is_err(), "{text:?}");
+        }
+        assert!(
+            "a/b on busy".parse::<Fallback>().is_err_and(|why| why.starts_with("\"busy\" is no failure of a model"))
+        );
         let said = |text: &str| fault(&read(text).unwrap()).unwrap_or_default();
         assert_eq!(fault(&chain), None);
         assert_eq!(said(r#"[{"model":"a/b"},{"model":"a/b","on":["auth"]}]"#), "names a/b twice");

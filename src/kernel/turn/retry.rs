@@ -6,7 +6,7 @@
 //! A retry does not count as a step of the turn, and a rate limit never leads to a compaction. The wait is a ticket like any other
 //! open work: hosts see it, an abort ends it, and a steering message cuts it short, but not a wait of the server. A request that
 //! was too large for the model, in tokens or in bytes, is made again at once when the context is smaller, without a wait, up to
-//! eight times in a step. One of which a file was refused is made again at once without files. Where no further try helps, the chain of
+//! eight times in a step. One whose key was refused is made again at once, once, where the host has another key. One of which a file was refused is made again at once without files. Where no further try helps, the chain of
 //! the agent may have another model (`chain.rs`).
 //!
 //! A change must keep that an interrupted answer leaves only text in the history, and that each try that the provider read is
@@ -124,7 +124,10 @@ pub(in crate::kernel) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &Mode
         ErrorKind::Crashed => draft.state.settings.retries_max.min(CRASH_RETRIES_MAX),
         _ => draft.state.settings.retries_max,
     };
-    let planned = (!smaller_helps).then(|| plan(error, tries_before, retries_max, &|| draft.env.jitter()));
+    let has_key = error.key_renewed && turn.is_some_and(|turn| !turn.key_renewed);
+    let at_once = Wait { length: Duration::ZERO, server: false };
+    let planned = (!smaller_helps)
+        .then(|| if has_key { Ok(at_once) } else { plan(error, tries_before, retries_max, &|| draft.env.jitter()) });
     let is_over = matches!(planned, Some(Err(_)));
     // A model that a budget has asked instead has no chain behind it.
     let may_fall = is_over && !request.instead;

@@ -75,18 +75,26 @@ pub(super) async fn run(
         kept.to == to && kept.line.has(options.total_timeout) && is_next
     };
     // What does not fit is closed before anything else is asked.
-    let kept = kept.filter(fits);
+    let kept = match kept {
+        Some(kept) if !fits(&kept) => {
+            model.client.lines().close(request, kept);
+            None
+        }
+        kept => kept,
+    };
     let mut clock = Clock::start(options, model.endpoint.quirks.first_timeout);
     let mut begun = None;
     match kept {
         Some(Kept { line, came: Some(came), .. }) => {
             deltas.head(OK, &|_| None);
+            let reads = came.reads;
             let successor = Begun { line: Box::new(line), running: Some(came.id), first: None };
             match Answering::new(model, request, successor, clock).read(deltas).await {
                 Ok(whole) => return Ok(Some(keep(model, request, to, whole))),
                 Err(Broke { error, is_shown: true }) => return Err(error),
-                // Nobody has asked for what the server began ahead. Where it came to nothing, it is asked as anything else is.
-                Err(Broke { is_shown: false, .. }) => {}
+                // Nobody has asked for what the server began ahead. Where it came to nothing, it is asked as anything else is; it has read
+                // the conversation all the same.
+                Err(Broke { is_shown: false, .. }) => model.client.lines().owe(request, &model.id, reads),
             }
             clock = Clock::start(options, model.endpoint.quirks.first_timeout);
         }
@@ -106,8 +114,11 @@ pub(super) async fn run(
 
 /// Keeps the connection for the session's next request, and gives the answer.
 fn keep(model: &HttpModel, request: &Request, to: String, (answer, line, came): Whole) -> ModelAnswer {
+    if let (None, Some(came)) = (&line, &came) {
+        model.client.lines().owe(request, &model.id, came.reads);
+    }
     if let (Some(session), Some(line)) = (&request.session, line) {
-        model.client.lines().keep(session, Kept { line: *line, to, came });
+        model.client.lines().keep(session, Kept { line: *line, to, of: model.id.clone(), came }, request.turn.as_ref());
     }
     answer
 }
@@ -242,7 +253,11 @@ impl<'a> Answering<'a> {
         let is_settled = self.ahead.is_empty() || came.is_some() || (!self.ahead.is_open() && !has_calls);
         let is_clean = is_settled && self.ahead.doubt.is_none();
         answer.steered = self.ahead.end(if has_calls { CALLS_COME_FIRST } else { NO_SUCCESSOR });
-        let came = came.map(|(id, read)| Came { id, asked: Asked::of(request), answer: shown(&answer), read });
+        let came = came.map(|(id, read)| {
+            let asked = || create(&model.endpoint, &model.rendering, request).len();
+            let reads = tokens_before(&answer, asked) + read.iter().map(|item| tokens(item.text().len())).sum::<u64>();
+            Came { id, asked: Asked::of(request), answer: shown(&answer), read, reads }
+        });
         Ok((answer, is_clean.then_some(self.begun.line), came))
     }
 
@@ -355,6 +370,20 @@ fn refused(model: &HttpModel, text: &str) -> ModelError {
         std::time::SystemTime::now(),
     );
     model.endpoint.refusal(refusal.as_ref().and_then(|refusal| refusal.status), text, wait)
+}
+
+/// Our estimate of the tokens of a text with this many bytes.
+fn tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
+/// The tokens of the conversation up to an answer and with it, as the provider counts them; by our estimate, of the request with this
+/// many bytes, where it does not.
+fn tokens_before(answer: &ModelAnswer, asked: impl FnOnce() -> usize) -> u64 {
+    match answer.usage.total() {
+        0 => tokens(asked() + answer.text().len()),
+        total => total - answer.usage.reasoning,
+    }
 }
 
 /// The parts of an answer as a history has them: none of one without a word.

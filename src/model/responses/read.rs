@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "websocket")]
+use crate::words::usage::Usage;
 use crate::{
     model::{
         AnswerPart, ModelError,
@@ -30,6 +32,15 @@ const PATHS: Paths = Paths {
     reasoning: &["/output_tokens_details/reasoning_tokens"],
     total: &["/total_tokens"],
 };
+
+/// What the last event of a response says that it used; `None` if it is another event, or says nothing.
+#[cfg(feature = "websocket")]
+pub(crate) fn said_usage(event: &Value) -> Option<Usage> {
+    let is_last =
+        matches!(event["type"].as_str(), Some("response.completed" | "response.incomplete" | "response.failed"));
+    let usage = event["response"]["usage"].as_object().filter(|_| is_last)?;
+    Some(Counted::default().read(&Value::Object(usage.clone()), &PATHS)).filter(|usage| usage.total() > 0)
+}
 
 /// The state of reading one stream.
 #[derive(Default)]

@@ -13,6 +13,7 @@ use crate::{
     actor::{shared::Shared, toolset::HostTools, undone::left_undone},
     error::StartError,
     hook::Hooks,
+    kernel::fallback_fault,
     lock::Lock,
     runtime::{
         Builder, Inner, Runtime,
@@ -58,6 +59,7 @@ impl Builder {
     async fn start_tree(self) -> Result<(Runtime, Option<Vec<SessionId>>), StartError> {
         let open_store = self.open_store.ok_or(StartError::NoStore)?;
         let (Some(models), Some(model)) = (self.models, self.model) else { return Err(StartError::NoModel) };
+        fallback_fault(&self.fallback).map_or(Ok(()), |problem| Err(StartError::Fallback(problem)))?;
         let (agents, commands) = (self.agents.unwrap_or_default(), self.commands.unwrap_or_default());
         let own = if self.with_tasks { task::tools(&agents) } else { Vec::new() };
         let tools = HostTools::new(self.tools, own).map_err(StartError::Tools)?;
@@ -115,7 +117,7 @@ impl Builder {
         close_with(&shared, root.clone());
         fault!(faults, "start.tree_up", "runtime");
 
-        let settings = Defaults { model, task_limits: self.task_limits };
+        let settings = Defaults { model, fallback: self.fallback, task_limits: self.task_limits };
         let (recovered, ending) = (OnceLock::new(), Ending::default());
         let inner = Inner { shared, root, sessions, tools, host_children, settings, recovered, ending };
         Ok((Runtime { inner: Arc::new(inner) }, resumes.then_some(interrupted)))

@@ -234,10 +234,11 @@ mod tests {
             let result = ToolResult::ok("text").into();
             entry(seq, Some(call), Record::Result { result, judged: CallVerdict::Allowed })
         };
-        let calls = [call(2, "b.md"), call(3, "a.md"), call(4, "b.md")];
-        let entries: Vec<_> = calls.into_iter().chain([result(5, 4), result(6, 3), result(7, 2)]).collect();
+        let calls = [call(2, "b.md"), call(3, "a.md"), call(4, "c.md"), call(5, "b.md")];
+        let results = [result(6, 5), result(7, 4), result(8, 3), result(9, 2)];
+        let entries: Vec<_> = calls.into_iter().chain(results).collect();
         let sources: Vec<_> = Work::of(&entries, None).sources.into_iter().map(|source| source.id).collect();
-        assert_eq!(sources, ["b.md", "a.md"]);
+        assert_eq!(sources, ["b.md", "a.md", "c.md"]);
     }
 
     /// O-15: an answer cites what it names, and not what only begins or ends like it.

@@ -13,6 +13,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::Notify,
     task::JoinHandle,
 };
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
@@ -76,6 +77,8 @@ struct Log {
     made: Vec<Made>,
     unfit: Vec<String>,
     connections: usize,
+    /// Of them, those that are over.
+    ended: usize,
     requests: usize,
 }
 
@@ -87,11 +90,13 @@ pub(crate) struct Plan {
     pub(crate) waits_for: usize,
     /// Whether a connection ends at this border, the n-th of its kind.
     pub(crate) cuts: Box<dyn Fn(Border, usize) -> bool + Send + Sync>,
+    /// The borders at which it waits until the test lets it go on.
+    pub(crate) holds: Vec<(Border, Arc<Notify>)>,
 }
 
 impl Plan {
     pub(crate) fn new(does: &[Does], waits_for: usize) -> Plan {
-        Plan { does: does.to_vec(), waits_for, cuts: Box::new(|_, _| false) }
+        Plan { does: does.to_vec(), waits_for, cuts: Box::new(|_, _| false), holds: Vec::new() }
     }
 }
 
@@ -131,7 +136,8 @@ impl SocketServer {
                 open.spawn(async move {
                     let Ok(socket) = tokio_tungstenite::accept_async(stream).await else { return };
                     shared.log.lock().unwrap().connections += 1;
-                    let _ = Talk { socket, shared }.serve().await;
+                    let _ = Talk { socket, shared: shared.clone() }.serve().await;
+                    shared.log.lock().unwrap().ended += 1;
                 });
             }
         });
@@ -151,6 +157,16 @@ impl SocketServer {
     pub(crate) fn counts(&self) -> (usize, usize) {
         let log = self.shared.log.lock().unwrap();
         (log.connections, log.requests)
+    }
+
+    /// How many connections are over.
+    pub(crate) fn ended(&self) -> usize {
+        self.shared.log.lock().unwrap().ended
+    }
+
+    /// How often this border was passed.
+    pub(crate) fn passed(&self, border: Border) -> usize {
+        self.shared.passed.lock().unwrap().0.iter().filter(|known| **known == border).count()
     }
 
     /// Why requests were refused that the real API would refuse.
@@ -205,7 +221,9 @@ impl Talk {
             };
             let id = format!("resp_{number}");
             self.send(json!({"type": "response.created", "response": {"id": id, "status": "in_progress"}})).await?;
-            self.pass(if is_successor { Border::Successor } else { Border::Begun })?;
+            let border = if is_successor { Border::Successor } else { Border::Begun };
+            self.pass(border)?;
+            self.hold(border).await;
             let item = json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant", "content": []});
             self.send(json!({"type": "response.output_item.added", "output_index": 0, "item": item})).await?;
             let (mut text, mut taken, mut does) = (String::new(), Vec::<(String, String)>::new(), None);
@@ -301,6 +319,7 @@ impl Talk {
                 let steer = json!({"id": id, "previous_response_id": parent});
                 self.send(json!({"type": "response.steer.accepted", "steer": steer})).await?;
                 self.pass(Border::Accepted)?;
+                self.hold(Border::Accepted).await;
                 Ok((now, Some((id, line(&event["input"][0])))))
             }
         }
@@ -358,6 +377,12 @@ impl Talk {
 
     async fn send(&mut self, event: Value) -> Result<(), Cut> {
         self.socket.send(Message::text(event.to_string())).await.map_err(|_| Cut)
+    }
+
+    async fn hold(&self, at: Border) {
+        for (_, go_on) in self.shared.plan.holds.iter().filter(|(border, _)| *border == at) {
+            go_on.notified().await;
+        }
     }
 
     fn pass(&self, border: Border) -> Result<(), Cut> {

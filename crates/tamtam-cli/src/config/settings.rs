@@ -52,7 +52,14 @@ const fn of_key(name: &'static str) -> Setting {
 /// All settings, in the order in which they are shown.
 pub(super) const ALL: [Setting; 43] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
-    Setting { of_model: true, ..setting("fallback", "a list of PROVIDER/MODEL", "those of the agent, else none") },
+    Setting {
+        of_model: true,
+        ..setting(
+            "fallback",
+            "a list of PROVIDER/MODEL, or PROVIDER/MODEL on FAILURE,FAILURE",
+            "those of the agent, else none",
+        )
+    },
     Setting {
         of_model: true,
         ..process(setting("base_url", "the URL of the model's provider", "that of the provider"))
@@ -145,8 +152,7 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
     match name {
         "model" => fill(&mut turn.model.model, model(text)?),
         "fallback" => {
-            let named = |name: &str| name.parse().map_err(|error: tamtam::session::BadModelRef| error.to_string());
-            let chain = text.lines().map(named).collect::<Result<Vec<_>, _>>()?;
+            let chain = text.lines().map(str::parse).collect::<Result<Vec<_>, String>>()?;
             let is_silent = turn.model.fallback.is_empty();
             if is_silent {
                 turn.model.fallback = chain;
@@ -253,7 +259,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
         "model" => turn.model.model.clone(),
         "fallback" => {
             let names: Vec<_> = turn.model.fallback.iter().map(ToString::to_string).collect();
-            (!names.is_empty()).then(|| names.join(", "))
+            (!names.is_empty()).then(|| names.join("; "))
         }
         "base_url" => turn.model.base_url.as_deref().map(models::shown),
         "api" => turn.model.api.map(|api| quirks::api_in_words(api).to_owned()),

@@ -29,7 +29,7 @@ fn given(model: Option<&str>) -> TurnArguments {
 /// Each setting takes what its argument takes, and is read back as it was written.
 #[test]
 fn every_setting_is_read_and_shown() {
-    let text = "model = 'anthropic/x'\nfallback = ['a/b', 'c/d']\nbase_url = 'http://127.0.0.1:9/v1'\napi = 'responses'\nfirst_timeout = 900\n\
+    let text = "model = 'anthropic/x'\nfallback = ['a/b', 'c/d on auth,network']\nbase_url = 'http://127.0.0.1:9/v1'\napi = 'responses'\nfirst_timeout = 900\n\
                 images = true\nreasoning_back = 'with_calls'\nthinking = 'high'\ntemperature = 0.5\ntop_p = 1\noutput_schema = '/s.json'\nagent = 'build'\npermission = 'edits'\n\
                 max_steps = 7\nbudget_usd = 0.5\nbudget_tokens = 1000\non_budget = 'stop'\nprice = '3/15'\n\
                 store = 'tapes'\nredact = false\ninstructions = ['RULES.md']\nweb_fetch = true\nplanning = true\nread_loop = true\ndurability = 'power'\n\
@@ -43,7 +43,7 @@ fn every_setting_is_read_and_shown() {
     let shown: Vec<_> = settings::ALL.iter().map(|setting| settings::get(setting.name, &turn).unwrap()).collect();
     let expected = [
         "anthropic/x",
-        "a/b, c/d",
+        "a/b; c/d on auth,network",
         "http://127.0.0.1:9/v1",
         "responses",
         "900",

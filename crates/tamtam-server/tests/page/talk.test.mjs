@@ -88,6 +88,12 @@ test('a message that was sent into the running answer waits all the same, and sa
   const back = talk.fold(sent, event('steering_moved', { message: 'm1', to: 'returned', why: 'too late' }));
   assert.deepEqual([sent, back].map(({ waiting }) => [waiting[0].ahead, waiting[0].why]), [['sent', undefined], ['returned', 'too late']]);
   assert.deepEqual(talk.fold(back, event('delivered', { messages: ['m1'] })).waiting, []);
+  for (const before of [sent, back]) {
+    const [edited] = talk.fold(before, event('queue_edited', { message: message('m1', 'go on') })).waiting;
+    assert.deepEqual([edited.text, 'ahead' in edited, 'why' in edited], ['go on', false, false], 'the model has other words');
+  }
+  const again = talk.fold(back, event('steering_moved', { message: 'm1', to: 'sent' }));
+  assert.deepEqual([again.waiting[0].ahead, 'why' in again.waiting[0]], ['sent', false], 'an old reason goes');
   assert.deepEqual(talk.fold(talk.empty(), event('steering_moved', { message: 'm1', to: 'sent' })), talk.empty());
   const taken = talk.begin(talk.empty(), { waiting: [{ seq: 5, message: message('m2', 'then'), delivery: 'queue', ahead: 'committed' }] });
   assert.equal(taken.waiting[0].ahead, 'committed', 'when the page is opened later');

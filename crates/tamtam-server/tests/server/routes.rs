@@ -95,6 +95,54 @@ async fn an_agent_of_a_client_keeps_what_the_host_says_of_the_model() {
     lab.end().await;
 }
 
+/// A chain of models is given where a session is made: beside its model, beside the host's, and never the host's behind another model.
+#[tokio::test]
+async fn a_session_is_made_with_a_chain_of_models() {
+    let lab = Lab::with(|options| {
+        options.new_session(|new, _| {
+            let mut options = SessionOptions::new(new.workspace.clone().unwrap_or("/".into()));
+            options.model = Some("scripted/host".parse().unwrap());
+            options.fallback = vec!["scripted/behind on auth".parse().unwrap()];
+            Ok(options)
+        })
+    })
+    .await;
+    let chain = json!([{ "model": "scripted/a" }, { "model": "scripted/b", "on": ["overloaded", "auth"] }]);
+    for (id, more, model, expected) in [
+        ("host", json!({}), "host", &["scripted/behind on auth"][..]),
+        ("chain", json!({ "fallback": chain }), "host", &["scripted/a", "scripted/b on auth,overloaded"]),
+        (
+            "both",
+            json!({ "model": "scripted/x", "fallback": chain }),
+            "x",
+            &["scripted/a", "scripted/b on auth,overloaded"],
+        ),
+        ("model", json!({ "model": "scripted/x" }), "x", &[]),
+    ] {
+        let mut new = more;
+        new["id"] = id.into();
+        let made = lab.ask("POST", "/v1/sessions", new).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let settings = lab.runtime.session(&id.parse().unwrap()).state().await.unwrap().settings.clone();
+        let chain: Vec<_> = settings.fallback.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (settings.model.model.as_str(), &chain[..]),
+            (model, &expected.iter().map(|text| text.to_string()).collect::<Vec<_>>()[..]),
+            "{id}"
+        );
+    }
+    for (fallback, why) in [
+        (json!([{ "model": "scripted/a", "on": ["busy"] }]), "busy"),
+        (json!([{ "model": "scripted/a" }, { "model": "scripted/a" }]), "names scripted/a twice"),
+        (json!([{ "model": "scripted/a", "on": ["context_overflow"] }]), "the request is made smaller"),
+    ] {
+        let refused = lab.ask("POST", "/v1/sessions", json!({ "fallback": fallback })).await;
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.json()["detail"].as_str().unwrap().contains(why), "{refused:?}");
+    }
+    lab.end().await;
+}
+
 /// A busy session: what waits is listed, edited, withdrawn, taken back; an abort ends the turn.
 #[tokio::test]
 async fn what_waits_is_seen_edited_and_taken_back() {
@@ -265,6 +313,16 @@ async fn tasks_are_given_seen_and_stopped() {
     );
     assert_eq!(lab.ask("POST", "/v1/sessions/s/tasks", json!({})).await.refused(), (422, "invalid".into()));
     lab.end().await;
+}
+
+/// MODEL-005, MODEL-008: the models that the host names are listed, as many as there are and in its order.
+#[tokio::test]
+async fn the_models_that_a_host_names_are_listed() {
+    for models in [&["scripted/script", "a/b", "c/d"][..], &["a/b", "scripted/script"]] {
+        let lab = Lab::with(|options| options.models(models.iter().copied())).await;
+        assert_eq!(lab.get("/v1/models").await, json!({ "models": models }));
+        lab.end().await;
+    }
 }
 
 /// What is of the whole runtime.

@@ -89,6 +89,23 @@ fn a_failure_is_handed_on_to_a_model_that_names_it() {
     assert_eq!(play.outcome(), Some(Outcome::Failed { error: given_up }), "nobody behind it stands in for that");
 }
 
+/// PROVIDER-009: the first of a chain goes first, whatever the names, and behind the last one the turn fails.
+#[test]
+fn a_chain_is_asked_in_the_order_in_which_it_was_given() {
+    let order = ["z/high", "m/mid", "a/low"];
+    let mut play = Play::with(|settings| {
+        settings.retries_max = 0;
+        settings.fallback = order.map(|model| Fallback::new(model.parse().unwrap())).to_vec();
+    });
+    play.send("go");
+    for model in order {
+        play.failed(ErrorKind::Server);
+        assert_eq!(name(&play), model);
+    }
+    play.failed(ErrorKind::Server);
+    assert!(matches!(play.outcome(), Some(Outcome::Failed { .. })), "{:?}", play.outcome());
+}
+
 /// Who names a model has it, and so has an agent with a model of its own, whose chain is its own too.
 #[test]
 fn a_message_and_an_agent_take_the_turn_back() {

@@ -91,6 +91,29 @@ fn a_permanent_failure_ends_the_turn_at_once() {
     }
 }
 
+/// AUTH-006: where the host has another key, the request is made again at once, whatever the retries; once in a step, also over a
+/// crash.
+#[test]
+fn a_request_whose_key_was_renewed_is_made_again_at_once_and_once() {
+    let refused = || ModelError { key_renewed: true, ..ModelError::new(ErrorKind::Auth, "it has expired") };
+    let mut play = Play::with(|settings| settings.retries_max = 0);
+    play.send("go");
+    for step in 1..=2 {
+        play.failed_with(refused());
+        assert_eq!((wait_ms(&play), play.outcome()), (Some(0), None), "step {step}");
+        play.later(0);
+        let (_, again) = play.state.request().expect("it is made again");
+        assert_eq!((again.attempt, play.state.turn.as_ref().map(|turn| turn.step)), (2, Some(step)));
+        if step == 1 {
+            let calls = play.answer_calls(&["bash"]);
+            play.returned(calls[0], "ok");
+        }
+    }
+    play.crash();
+    play.failed_with(refused());
+    assert_eq!(play.outcome(), Some(Outcome::Failed { error: "it has expired".into() }));
+}
+
 /// C-19: the server's wait is taken as it is, up to a minute; above, the turn fails and says why.
 #[test]
 fn a_servers_wait_is_honoured_up_to_a_minute() {

@@ -484,7 +484,8 @@ impl World {
             (1, ErrorKind::FileRefused),
         ]);
         let after = self.rng.percent(30).then(|| Duration::from_secs(self.rng.below(70) as u64));
-        ModelError::new(kind, "it failed").with_retry_after(after)
+        let key_renewed = kind == ErrorKind::Auth && after.is_some();
+        ModelError { key_renewed, ..ModelError::new(kind, "it failed").with_retry_after(after) }
     }
 
     fn answer(&mut self, ticket: Seq) -> ModelAnswer {

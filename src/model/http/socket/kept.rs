@@ -9,11 +9,19 @@ use std::{
     time::Duration,
 };
 
-use super::line::Line;
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{line::Line, tokens};
 use crate::{
     lock::Lock,
-    model::{AnswerPart, History, Item, Params, Request, ToolSpec, UserItem, responses::is_reminded},
-    words::ids::SessionId,
+    model::{
+        AnswerPart, Dropped, History, Item, Params, Request, ToolSpec, UserItem,
+        responses::{is_reminded, said_usage},
+    },
+    words::{ids::SessionId, message::ModelRef, usage::Usage},
 };
 
 /// How long a connection waits for the next request of its session.
@@ -30,6 +38,8 @@ pub(in crate::model::http) struct Lines(Arc<Lock<Open>>);
 struct Open {
     lines: HashMap<SessionId, (u64, Kept)>,
     kept: u64,
+    /// What was used by answers that were dropped, until an answer of the same session and model is charged with it.
+    owed: HashMap<(SessionId, ModelRef), Dropped>,
 }
 
 /// A connection between two requests.
@@ -37,6 +47,8 @@ pub(super) struct Kept {
     pub(super) line: Line,
     /// Address, key and model that it is for.
     pub(super) to: String,
+    /// The model.
+    pub(super) of: ModelRef,
     /// The answer that runs on it already; `None` where nothing runs.
     pub(super) came: Option<Came>,
 }
@@ -51,6 +63,25 @@ pub(super) struct Came {
     pub(super) answer: Vec<AnswerPart>,
     /// The messages that came then.
     pub(super) read: Vec<Arc<UserItem>>,
+    /// How many tokens it reads, by our estimate.
+    pub(super) reads: u64,
+}
+
+impl Kept {
+    /// Closes the connection. What runs on it has used something: as the provider says, where it was whole, else by our estimate.
+    fn used(mut self) -> Option<Dropped> {
+        let reads = self.came?.reads;
+        let mut written = 0;
+        // Only what has come: nobody waits for the rest.
+        while let Some(Ok(text)) = self.line.next().now_or_never() {
+            let event: Value = serde_json::from_str(&text).unwrap_or_default();
+            if let Some(usage) = said_usage(&event) {
+                return Some(Dropped { usage, estimated: false });
+            }
+            written += event["delta"].as_str().map_or(0, |more| tokens(more.len()));
+        }
+        Some(Dropped { usage: Usage::new(reads, written), estimated: true })
+    }
 }
 
 /// What a provider was asked.
@@ -111,8 +142,27 @@ impl Lines {
         self.0.lock().lines.remove(session).map(|(_, kept)| kept)
     }
 
-    /// Keeps a connection, for a while. One that the session has already is closed.
-    pub(super) fn keep(&self, session: &SessionId, kept: Kept) {
+    /// Closes a connection for which its session's request has no use.
+    pub(super) fn close(&self, request: &Request, kept: Kept) {
+        if let Some(session) = &request.session {
+            owe(&self.0, session, kept);
+        }
+    }
+
+    /// Notes that the provider has read this many tokens for an answer that came to nothing.
+    pub(super) fn owe(&self, request: &Request, of: &ModelRef, reads: u64) {
+        if let Some(session) = &request.session {
+            note(&self.0, (session.clone(), of.clone()), Dropped { usage: Usage::new(reads, 0), estimated: true });
+        }
+    }
+
+    /// Takes what dropped answers of the session and model have used.
+    pub(in crate::model::http) fn owed(&self, session: &SessionId, model: &ModelRef) -> Option<Dropped> {
+        self.0.lock().owed.remove(&(session.clone(), model.clone()))
+    }
+
+    /// Keeps a connection until the turn is over, at most for a while. One that the session has already is closed.
+    pub(super) fn keep(&self, session: &SessionId, kept: Kept, turn: Option<&CancellationToken>) {
         let mut open = self.0.lock();
         if open.lines.len() >= KEPT_MAX && !open.lines.contains_key(session) {
             return;
@@ -121,12 +171,31 @@ impl Lines {
         let number = open.kept;
         let before = open.lines.insert(session.clone(), (number, kept));
         drop(open);
-        drop(before);
-        let (lines, session) = (Arc::downgrade(&self.0), session.clone());
+        if let Some((_, before)) = before {
+            owe(&self.0, session, before);
+        }
+        let (lines, session, turn) = (Arc::downgrade(&self.0), session.clone(), turn.cloned().unwrap_or_default());
         tokio::spawn(async move {
-            tokio::time::sleep(KEPT_FOR).await;
+            let _ = timeout(KEPT_FOR, turn.cancelled()).await;
             close(&lines, &session, number);
         });
+    }
+}
+
+/// Closes a connection, and notes what was used on it in vain.
+fn owe(lines: &Lock<Open>, session: &SessionId, kept: Kept) {
+    let of = (session.clone(), kept.of.clone());
+    if let Some(used) = kept.used() {
+        note(lines, of, used);
+    }
+}
+
+fn note(lines: &Lock<Open>, of: (SessionId, ModelRef), used: Dropped) {
+    let mut open = lines.lock();
+    if open.owed.len() < KEPT_MAX || open.owed.contains_key(&of) {
+        let owed = open.owed.entry(of).or_default();
+        owed.usage += used.usage;
+        owed.estimated |= used.estimated;
     }
 }
 
@@ -137,7 +206,9 @@ fn close(lines: &Weak<Lock<Open>>, session: &SessionId, number: u64) {
     let is_it = open.lines.get(session).is_some_and(|(kept, _)| *kept == number);
     let gone = if is_it { open.lines.remove(session) } else { None };
     drop(open);
-    drop(gone);
+    if let Some((_, kept)) = gone {
+        owe(&lines, session, kept);
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +237,7 @@ mod tests {
 
     fn came(parts: Vec<AnswerPart>, read: &[&str]) -> Came {
         let read = read.iter().map(|id| Arc::new(said(id))).collect();
-        Came { id: "resp_2".to_owned(), asked: Asked::of(&first()), answer: parts, read }
+        Came { id: "resp_2".to_owned(), asked: Asked::of(&first()), answer: parts, read, reads: 0 }
     }
 
     fn next(items: Vec<Item>) -> Request {
