@@ -36,6 +36,8 @@ mod attached;
 mod body;
 #[cfg(feature = "_wire")]
 mod catalogue;
+#[cfg(all(test, feature = "openai", feature = "anthropic", feature = "gemini"))]
+mod costs;
 #[cfg(any(feature = "openai", feature = "gemini"))]
 mod counted;
 #[cfg(all(test, feature = "http"))]

@@ -109,6 +109,7 @@ joined api
 run weight python3 tests/weight.py
 # The benches, short and unmeasured: that they still run to their end.
 run bench-step cargo_test --bench step -- --bench --warm-up-time 0.5 --measurement-time 0.5 --sample-size 10
+run bench-wire cargo_test --bench wire -- --short
 run bench-figures cargo_test --bench figures -- --short
 run bench-start cargo_test --bench start -- --short
 run bench-tools cargo_test --bench tools -- --short

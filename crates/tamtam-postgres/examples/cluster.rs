@@ -1,5 +1,5 @@
 //! Three nodes over one database, each a process of its own. Twelve sessions are at work when one node is killed (`kill -9`); the
-//! others go on with what it had, and each message is read once.
+//! others go on with what it had, and each message is read once. Each node serves its page, with the tree of all nodes at `/cluster`.
 //!
 //! ```sh
 //! cargo run -p tamtam-postgres --example cluster -- "host=/run/postgresql user=app dbname=app"
@@ -10,13 +10,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, IsTerminal as _, Read as _},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
+use axum::{Router, routing::get};
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, MessageId, Runtime, SessionId, SessionOptions,
@@ -26,6 +27,7 @@ use tamtam::{
     tool::{Tool, ToolContext, ToolResult},
 };
 use tamtam_postgres::{Cluster, MessageProgress, Postgres, PostgresOptions, migrate};
+use tamtam_server::{Bound, Problem, Server, ServerOptions, serve_beside};
 
 const NODES: [&str; 3] = ["anna", "bert", "cora"];
 const SESSIONS: usize = 12;
@@ -70,12 +72,24 @@ async fn start_on(tapes: &Postgres) -> Runtime {
     Runtime::builder().tapes(Arc::new(tapes.clone())).model(model).tool(Work).start().await.unwrap()
 }
 
-/// One node: a runtime that joins the others. It says on its standard output which sessions it has, and ends in order when its
-/// standard input is closed.
+/// One node: a runtime that joins the others. It says on its standard output where its page is and which sessions it has, and ends in
+/// order when its standard input is closed.
 pub(crate) async fn node(options: &PostgresOptions) {
     let tapes = Postgres::open(options).unwrap();
     let runtime = start_on(&tapes).await;
-    let cluster = Cluster::join(&tapes, &runtime, SESSIONS_MAX);
+    let cluster = Arc::new(Cluster::join(&tapes, &runtime, SESSIONS_MAX));
+    let (stop, stops) = tokio::sync::oneshot::channel::<()>();
+    let server = {
+        let cluster = Arc::clone(&cluster);
+        let tree = async move || -> Result<String, Problem> { Ok(cluster.tree().await?.to_string()) };
+        let options = ServerOptions::new(std::env::temp_dir());
+        Server::new(runtime.clone()).with(options).routes(Router::new().route("/cluster", get(tree)))
+    };
+    let bound = Bound::tcp(([127, 0, 0, 1], 0).into(), &server).await.unwrap();
+    println!("node serves {}", bound.at());
+    let serves = tokio::spawn(serve_beside(server, bound, async {
+        let _ = stops.await;
+    }));
     let input_ends = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let mut known = BTreeSet::new();
     while !input_ends.is_finished() {
@@ -88,8 +102,12 @@ pub(crate) async fn node(options: &PostgresOptions) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     runtime.drain(Duration::from_secs(5)).await;
+    drop(stop);
+    serves.await.unwrap();
     runtime.shutdown().await;
-    cluster.leave().await;
+    if let Some(cluster) = Arc::into_inner(cluster) {
+        cluster.leave().await;
+    }
 }
 
 /// A node in its process. Killed at the end, if it does not end by itself.
@@ -108,10 +126,17 @@ pub(crate) struct Told {
     pub(crate) read: BTreeMap<String, usize>,
     /// The sessions of the node that was killed, and which node each went on at.
     pub(crate) went_on: BTreeMap<String, String>,
+    /// Where the page of each node is, or was.
+    pub(crate) pages: BTreeMap<&'static str, String>,
 }
 
-/// Plays it. `start` makes the command of a node from its name.
-pub(crate) async fn play(options: &PostgresOptions, folder: &Path, start: impl Fn(&str) -> Command) -> Told {
+/// Plays it. `start` makes the command of a node from its name; `look` is called before the other nodes end.
+pub(crate) async fn play(
+    options: &PostgresOptions,
+    folder: &Path,
+    start: impl Fn(&str) -> Command,
+    look: impl FnOnce(&Told) + Send + 'static,
+) -> Told {
     // This process only sends: it takes no session up.
     let tapes = Postgres::open(options).unwrap();
     let runtime = start_on(&tapes).await;
@@ -131,13 +156,16 @@ pub(crate) async fn play(options: &PostgresOptions, folder: &Path, start: impl F
             sent.push((session, cluster.send(session, format!("job {round}"), Delivery::Queue).await.unwrap()));
         }
     }
-    let mut owners = BTreeMap::new();
-    while owners.len() < SESSIONS {
-        let (name, session) = heard.recv_timeout(Duration::from_secs(60)).expect("a node takes each session");
-        owners.insert(session, name);
+    let (mut owners, mut pages) = (BTreeMap::new(), BTreeMap::new());
+    while owners.len() < SESSIONS || pages.len() < NODES.len() {
+        match heard.recv_timeout(Duration::from_secs(60)).expect("a node takes each session") {
+            (name, Said::Has(session)) => drop(owners.insert(session, name)),
+            (name, Said::Serves(page)) => drop(pages.insert(name, page)),
+        }
     }
     for name in NODES {
-        println!("{name} has {} sessions.", owners.values().filter(|owner| **owner == name).count());
+        let sessions = owners.values().filter(|owner| **owner == name).count();
+        println!("{name} has {sessions} sessions, and its page at {}.", pages[name]);
     }
     print!("{}", cluster.tree().await.unwrap());
     let victim = owners.values().next().copied().unwrap();
@@ -156,10 +184,12 @@ pub(crate) async fn play(options: &PostgresOptions, folder: &Path, start: impl F
     let mut went_on = BTreeMap::new();
     let theirs: BTreeSet<&String> = owners.iter().filter(|(_, owner)| **owner == victim).map(|(s, _)| s).collect();
     while went_on.len() < theirs.len() {
-        let (name, session) = heard.recv_timeout(Duration::from_secs(60)).expect("each goes on");
-        if name != victim && theirs.contains(&session) {
-            println!("{session} went on at {name}.");
-            went_on.insert(session, name.to_owned());
+        match heard.recv_timeout(Duration::from_secs(60)).expect("each goes on") {
+            (name, Said::Has(session)) if name != victim && theirs.contains(&session) => {
+                println!("{session} went on at {name}.");
+                went_on.insert(session, name.to_owned());
+            }
+            _ => {}
         }
     }
     let mut read = BTreeMap::new();
@@ -169,19 +199,34 @@ pub(crate) async fn play(options: &PostgresOptions, folder: &Path, start: impl F
         let times = entries.iter().filter(|entry| told(&entry.record)).count();
         read.insert(format!("{session} {message}"), times);
     }
+    let told = Told { read, went_on, pages };
+    let told = tokio::task::spawn_blocking(move || {
+        look(&told);
+        told
+    });
+    let told = told.await.unwrap();
+    drop(nodes);
     runtime.shutdown().await;
-    Told { read, went_on }
+    told
 }
 
-/// Starts a node, and passes on which sessions it has.
-fn listen(name: &'static str, mut command: Command, tell: mpsc::Sender<(&'static str, String)>) -> Process {
+/// A line of a node.
+enum Said {
+    Has(String),
+    Serves(String),
+}
+
+/// Starts a node, and passes on what it says.
+fn listen(name: &'static str, mut command: Command, tell: mpsc::Sender<(&'static str, Said)>) -> Process {
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let out = BufReader::new(process.stdout.take().unwrap());
     std::thread::spawn(move || {
         for line in out.lines().map_while(Result::ok) {
-            if let Some((_, session)) = line.split_once("node has ") {
+            let has = line.split_once("node has ").map(|(_, session)| Said::Has(session.to_owned()));
+            let serves = || line.split_once("node serves ").map(|(_, page)| Said::Serves(page.to_owned()));
+            if let Some(said) = has.or_else(serves) {
                 // Nobody may listen any more.
-                let _ = tell.send((name, session.to_owned()));
+                let _ = tell.send((name, said));
             }
         }
     });
@@ -207,7 +252,16 @@ async fn main() {
                 command.args(["node", name, connection]);
                 command
             };
-            let Told { read, went_on } = play(&options, folder.path(), start).await;
+            let look = |told: &Told| {
+                if std::io::stdin().is_terminal() {
+                    println!(
+                        "The pages are there until you press Enter; /cluster has the tree of all nodes: {:?}",
+                        told.pages
+                    );
+                    let _ = std::io::stdin().read_line(&mut String::new());
+                }
+            };
+            let Told { read, went_on, .. } = play(&options, folder.path(), start, look).await;
             let once = read.values().filter(|times| **times == 1).count();
             println!("{} sessions went on elsewhere; {once} of {} messages were read once.", went_on.len(), read.len());
         }

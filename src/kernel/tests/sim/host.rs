@@ -29,6 +29,8 @@ struct Known {
     withdrawn: bool,
     /// Taken back perhaps: the answer was lost.
     withdrawing: bool,
+    /// The model has read it, as the tape said at the last look.
+    was_read: bool,
 }
 
 /// The host: it remembers what it was promised.
@@ -210,8 +212,9 @@ impl Host {
     }
 
     /// Promise 1: what was acknowledged is there once, or was taken back; nothing is there twice; all of it in order.
-    /// `state` is the fold that knows no compaction: its history is the whole conversation.
-    pub(super) fn check(&self, state: &State) -> Result<(), Broken> {
+    /// `state` is the fold that knows no compaction: its history is the whole conversation. An end of the session takes back what
+    /// waits, and nothing that was read.
+    pub(super) fn check(&mut self, state: &State) -> Result<(), Broken> {
         let mut read: BTreeMap<&MessageId, (usize, String)> = BTreeMap::new();
         let mut order: BTreeMap<bool, Seq> = BTreeMap::new();
         for item in state.history.iter() {
@@ -240,7 +243,7 @@ impl Host {
         for waiting in state.queue.iter().chain(&state.steering) {
             waits.entry(&waiting.message.id).or_insert((0, waiting.message.text())).0 += 1;
         }
-        for (id, known) in &self.messages {
+        for (id, known) in &mut self.messages {
             let times = |there: &BTreeMap<&MessageId, (usize, String)>| there.get(id).map_or(0, |(times, _)| *times);
             let (was_read, still_waits) = (times(&read), times(&waits));
             let there = was_read + still_waits;
@@ -248,8 +251,9 @@ impl Host {
             hold!(!(known.withdrawn && there > 0), "{id} was taken back and is there");
             let never = self.never.contains(id) && (there > 0 || state.seen.get(id).is_some());
             hold!(!never, "{id} was not recorded, its sender was told so, and it took effect");
-            let lost =
-                known.receipt.is_some() && there == 0 && !known.withdrawing && !self.ends && !self.gone.contains(id);
+            let taken_back = known.withdrawing || self.gone.contains(id) || (self.ends && !known.was_read);
+            let lost = known.receipt.is_some() && there == 0 && !taken_back;
+            known.was_read = was_read > 0;
             hold!(!(self.gone.contains(id) && there > 0), "{id} was rolled back and is there");
             hold!(!lost, "{id} was acknowledged and is lost");
             if let Some((_, said)) = read.get(id).or_else(|| waits.get(id)) {
