@@ -165,11 +165,13 @@ pub(super) fn export<S: TapeStore + ?Sized>(
     Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
 }
 
-/// The first entry of its own that a session has: by its checksum, another session of this name and length has another one.
+/// The end of the first append of its own that a session has: by its checksum, which an engine may keep for the ends of appends alone,
+/// another session of this name and length has another one.
 fn first<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<Option<Position>, TapeError> {
-    match store.parts(session)?.first() {
-        Some(part) => store.position(session, part.first),
-        None => Ok(None),
+    let Some(part) = store.parts(session)?.into_iter().next() else { return Ok(None) };
+    match store.position(session, part.first)? {
+        Some(begun) if begun.more > 0 => store.position(session, Seq(part.first.0 + begun.more)),
+        begun => Ok(begun),
     }
 }
 
