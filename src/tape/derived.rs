@@ -177,7 +177,7 @@ pub trait TapeStoreExt: TapeStore {
 
     /// Writes a session as one file, which [`import`](TapeStoreExt::import) takes, also over another engine: the lines of a session
     /// that is not a fork are the same bytes over each that keeps lines. The file of a fork also has the entries from the sessions that
-    /// it continues from. Holds the lines of one session in memory.
+    /// it continues from. Holds the lines of one session in memory, twice while it seals them.
     ///
     /// [`TapeError::Damaged`]: nothing is exported of a tape with a bad line; [`TapeError::Newer`]; [`TapeError::TooDeep`];
     /// [`TapeError::Changed`]; [`TapeError::Io`], also of `to`. Discard what was written: imports refuse a part of a file, but the

@@ -30,7 +30,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Anchor, Damage, TapeEntry, TapeError, TapeStore, TapeStoreExt as _,
+    Anchor, Damage, Position, TapeEntry, TapeError, TapeStore, TapeStoreExt as _,
     layout::{new_file, open_to_read},
     line::{Chain, encode_lines},
     lineage::FORKS_OF_FORKS_MAX,
@@ -126,6 +126,7 @@ pub(super) fn export<S: TapeStore + ?Sized>(
 ) -> Result<Exported, TapeError> {
     let failed = |error| TapeError::io("write", "the export")(error);
     must_be_shown(store, session)?;
+    let began = first(store, session)?;
     let entries = range(store, session, Seq(1), END)?;
     let last = entries.last().map_or(Seq::ZERO, |entry| entry.seq);
     let place = store.position(session, last)?;
@@ -157,10 +158,21 @@ pub(super) fn export<S: TapeStore + ?Sized>(
     to.flush().map_err(failed)?;
     // If the session was deleted meanwhile, fail, also where another one has its name by now: nothing that is gone must be backed up.
     must_be_shown(store, session)?;
-    if store.position(session, last)? != place {
+    let is_same = began.is_none() || first(store, session)? == began;
+    if !is_same || store.position(session, last)? != place {
         return Err(TapeError::Missing { session: session.clone() });
     }
     Ok(Exported { last, anchors: header.anchors.len(), spills: header.spills.len() })
+}
+
+/// The end of the first append of its own that a session has: by its checksum, which an engine may keep for the ends of appends alone,
+/// another session of this name and length has another one.
+fn first<S: TapeStore + ?Sized>(store: &S, session: &SessionId) -> Result<Option<Position>, TapeError> {
+    let Some(part) = store.parts(session)?.into_iter().next() else { return Ok(None) };
+    match store.position(session, part.first)? {
+        Some(begun) if begun.more > 0 => store.position(session, Seq(part.first.0 + begun.more)),
+        begun => Ok(begun),
+    }
 }
 
 /// The entries up to `last` that end an append, also of the tapes that a fork continues from.

@@ -15,7 +15,7 @@
 //! not use a name or a length before it was checked. Blocks.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     io::{BufRead, Read as _},
 };
 
@@ -331,6 +331,11 @@ fn read_header(from: &mut Lines<'_>) -> Result<Header, TapeError> {
     let bytes = header.spills.iter().fold(0_u64, |sum, spill| sum.saturating_add(spill.bytes));
     if bytes > SPILL_BYTES_MAX || header.spills.iter().any(|spill| !is_spill_name(&spill.name)) {
         return Err(from.refuse("its large outputs are too large, or have invalid names"));
+    }
+    // One behind the other, they would become one file.
+    let names: BTreeSet<&str> = header.spills.iter().map(|spill| &*spill.name).collect();
+    if names.len() < header.spills.len() {
+        return Err(from.refuse("it has two large outputs of one name"));
     }
     Ok(header)
 }

@@ -8,14 +8,14 @@ use std::{
 };
 
 use tamtam::{
-    Runtime, Seq, SessionId, SessionOptions,
+    Millis, Runtime, Seq, SessionId, SessionOptions,
     model::{Reply, Scripted},
     ops::{ListedSession, SessionQuery},
     runtime::Kind,
     session::{ForkOptions, Labels, Next, Record},
     tape::{
-        Anchor, LoadedTape, Mark, MemoryStore, Notify, Position, SessionStatus, SessionSummary, SoundEnd, TapeEntry,
-        TapeError, TapeStore, TapeWriter,
+        Anchor, LoadedTape, Mark, MemoryStore, Notify, Position, SessionStatus, SessionSummary, SoundEnd, Spills,
+        TapeEntry, TapeError, TapeStore, TapeStoreExt as _, TapeWriter,
     },
 };
 use tokio::time::timeout;
@@ -30,6 +30,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Watched {
     tapes: MemoryStore,
     reads: Mutex<Vec<(SessionId, usize)>>,
+    /// What is done once behind a read.
+    then: Mutex<Option<fn(&MemoryStore)>>,
 }
 
 impl Watched {
@@ -53,6 +55,9 @@ impl TapeStore for Watched {
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         let read = self.tapes.range(session, from, through)?;
         self.reads.lock().unwrap().push((session.clone(), read.len()));
+        if let Some(then) = self.then.lock().unwrap().take() {
+            then(&self.tapes);
+        }
         Ok(read)
     }
     fn position(&self, session: &SessionId, seq: Seq) -> Result<Option<Position>, TapeError> {
@@ -220,4 +225,28 @@ async fn a_slow_reader_of_a_long_past_misses_no_durable_event_and_costs_a_page()
     let largest = engine.taken().into_iter().map(|(_, entries)| entries).max();
     assert_eq!(largest, Some(PAGE));
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A session of two entries.
+fn make(tapes: &MemoryStore, text: &str) {
+    let mut tape = tapes.create(&id("s"), Arc::new(|_| {})).unwrap();
+    let data = serde_json::value::to_raw_value(text).unwrap();
+    let entries = [1, 2].map(|seq| TapeEntry::new(Seq(seq), Millis(seq), "note", data.clone()));
+    let _ = tape.append(&entries);
+    assert!(tapes.settle(LIMIT));
+}
+
+/// What is gone is not backed up: the session was deleted behind the read of its entries, and another one has its name and length.
+#[test]
+fn an_export_of_a_session_that_another_one_replaced_fails() {
+    let engine = Watched::default();
+    make(&engine.tapes, "secret");
+    *engine.then.lock().unwrap() = Some(|tapes| {
+        tapes.delete(&id("s")).unwrap();
+        make(tapes, "other");
+    });
+    let gone = engine.export(&id("s"), Spills::Left, &mut Vec::new());
+    assert!(matches!(gone, Err(TapeError::Missing { .. })), "{gone:?}");
+    assert_eq!(engine.taken().len(), 1, "it was read");
+    assert_eq!(engine.export(&id("s"), Spills::Left, &mut Vec::new()).unwrap().last, Seq(2));
 }

@@ -17,7 +17,7 @@ mod server;
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -39,6 +39,8 @@ use tokio::task::{JoinSet, block_in_place};
 const NODE: &str = "TAMTAM_BENCH_NODE";
 
 const SESSIONS: usize = 16;
+/// How long a message is tried to be sent, and then what was accepted to be done; the rest counts as lost.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How many messages at most are being sent at the same time.
 const SENDS_MAX: usize = 64;
 
@@ -75,12 +77,12 @@ async fn start(options: &PostgresOptions, sessions_max: usize) -> (Runtime, Clus
     (runtime, cluster)
 }
 
-/// The process of a node, until it is killed.
+/// The process of a node, until it is killed or who started it is.
 async fn node(at: &str) {
     let (address, schema) = at.split_once('\n').unwrap();
     let _node = start(&PostgresOptions::new(address).schema(schema), SESSIONS).await;
     println!("works");
-    std::future::pending::<()>().await;
+    block_in_place(|| io::copy(&mut io::stdin(), &mut io::sink())).unwrap();
 }
 
 /// Killed at the end.
@@ -89,7 +91,8 @@ struct Process(Child);
 impl Process {
     fn start(server: &server::Server, options: &PostgresOptions) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.env(NODE, format!("{}\n{}", server.address(), options.schema)).stdout(Stdio::piped());
+        command.env(NODE, format!("{}\n{}", server.address(), options.schema));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut told = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut told).unwrap();
@@ -115,7 +118,7 @@ struct Load {
 }
 
 impl Load {
-    /// Sends until it is over; each message under one id until it is accepted. Returns how many there were.
+    /// Sends until it is over; each message under one id until it is accepted, or given up. Returns how many there were.
     async fn send(self: Arc<Load>) -> u64 {
         let (mut sends, mut sent, mut due) = (JoinSet::new(), 0_u64, 0.0);
         let mut last = Instant::now();
@@ -141,7 +144,8 @@ impl Load {
 
     async fn send_one(self: Arc<Load>, number: u64) {
         let session = &self.sessions[number as usize % SESSIONS];
-        loop {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
             let message = Message::user("go on").with_id(format!("m{number}").into());
             if self.cluster.send(session, message, Delivery::Queue).await.is_ok() {
                 return;
@@ -281,7 +285,7 @@ async fn run(server: &server::Server, (cell, name): (Cell, &str), phase: Duratio
     load.is_over.store(true, Ordering::Relaxed);
     let sent = sends.await.unwrap();
     // What was accepted is worked on to its end.
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + PATIENCE;
     let judged = loop {
         let judged = judged(&load, &runtime, sent).await;
         if judged.1 == 0 || Instant::now() > patience {

@@ -13,7 +13,7 @@
 mod server;
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
@@ -121,13 +121,13 @@ async fn goes_on(mut events: EventStream) -> Instant {
     }
 }
 
-/// The process of an owner, until it is killed.
+/// The process of an owner, until it is killed or who started it is.
 async fn owner(at: &str) {
     let (address, schema) = at.split_once('\n').unwrap();
     let node = node(&PostgresOptions::new(address).schema(schema)).await;
     make(&node.runtime, "s").await.prompt("please hang").await.unwrap();
     println!("hangs");
-    std::future::pending::<()>().await;
+    tokio::task::block_in_place(|| io::copy(&mut io::stdin(), &mut io::sink())).unwrap();
 }
 
 /// `kill -9` of the process that has the session, until another node has appended to it.
@@ -136,6 +136,7 @@ async fn killed(server: &server::Server) -> Duration {
     let other = node(&options).await;
     let mut process = Command::new(std::env::current_exe().unwrap())
         .env(OWNER, format!("{}\n{}", server.address(), options.schema))
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

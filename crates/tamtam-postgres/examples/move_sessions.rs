@@ -11,7 +11,8 @@
 
 use std::{
     error::Error,
-    io::{BufReader, BufWriter, Seek as _},
+    io::{self, BufReader, BufWriter, Seek as _},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,22 +22,36 @@ use tamtam::{
 };
 use tamtam_postgres::{Postgres, PostgresOptions, migrate};
 
-/// Copies all sessions that `to` does not have. Returns those that it has by now because of this.
+/// Copies all sessions that `to` does not have. Returns those that it has by now because of this; an error names each session that
+/// could not be copied, after all others were.
 pub(crate) fn copy_all(from: &dyn TapeStore, to: &dyn TapeStore) -> Result<Vec<SessionId>, Box<dyn Error>> {
-    let mut copied = Vec::new();
+    let (mut copied, mut failed) = (Vec::new(), String::new());
     for session in from.sessions()? {
-        // Through a file, so that a long session needs little memory.
-        let mut file = tempfile::tempfile()?;
-        from.export(&session, Spills::Left, &mut BufWriter::new(&mut file))?;
-        file.rewind()?;
-        // The host's own record: it comes as it was, with its rules and its open work.
-        match to.import(&mut BufReader::new(file), &ImportOptions::as_it_was()) {
-            Ok(_) => copied.push(session),
+        match copy(from, to, &session) {
+            Ok(()) => copied.push(session),
             Err(TapeError::Exists { .. }) => println!("{session} is there already."),
-            Err(error) => return Err(format!("session {session}: {error}").into()),
+            Err(error) => failed += &format!("\nsession {session}: {error}"),
         }
     }
-    Ok(copied)
+    if failed.is_empty() {
+        return Ok(copied);
+    }
+    Err(format!(
+        "{} sessions were copied; these were not, and can be when what is said here is mended:{failed}",
+        copied.len()
+    )
+    .into())
+}
+
+fn copy(from: &dyn TapeStore, to: &dyn TapeStore, session: &SessionId) -> Result<(), TapeError> {
+    let io = |error: io::Error| TapeError::Io { op: "keep", path: "the export".into(), source: Arc::new(error) };
+    // Through a file, so that one store does not wait for the other.
+    let mut file = tempfile::tempfile().map_err(io)?;
+    from.export(session, Spills::Left, &mut BufWriter::new(&mut file))?;
+    file.rewind().map_err(io)?;
+    // The host's own record: it comes as it was, with its rules and its open work.
+    to.import(&mut BufReader::new(file), &ImportOptions::as_it_was())?;
+    Ok(())
 }
 
 #[allow(dead_code, reason = "the test that plays this has a main of its own")]

@@ -25,6 +25,8 @@ use crate::{
 
 /// How often a wait looks whether a turn is over.
 const WAIT_LOOK: Duration = Duration::from_millis(50);
+/// How long a node that leaves waits until it is not shown any more.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// The most messages of one session that wait in the inbox, and the most bytes.
 const MESSAGES_MAX: i64 = 1_024;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -154,13 +156,13 @@ impl Cluster {
     }
 
     /// Ends this node's part, as dropping it does, and returns when the node is no longer shown in the [`tree`](Cluster::tree); after
-    /// 10 s or so if there is no server. A process that ends without it is shown as gone for a day. Drain and shut the runtime down
-    /// before. A dropped future has left, in the background.
+    /// 10 s without that if the server gives no answer. A process that ends without it is shown as gone for a day. Drain and shut
+    /// the runtime down before. A dropped future has left, in the background.
     pub async fn leave(mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
         self.leaves.notify_one();
-        // It does not panic; where its runtime ends, the row does by itself.
-        let _ = (&mut self.lives).await;
+        // It does not panic, and goes on in the background; where its runtime ends, the row does by itself.
+        let _ = tokio::time::timeout(LEAVE_MAX, &mut self.lives).await;
     }
 
     async fn accept(

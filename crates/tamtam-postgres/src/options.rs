@@ -22,7 +22,8 @@ pub struct PostgresOptions {
     /// How many nodes in a row may die while they have a session, without an entry on its tape, before it is parked. 5 by default, at
     /// least 1.
     pub deaths_max: u32,
-    /// The most connections for reading, opening and listing, beside the one that writes. 4 by default, at least 1.
+    /// The most connections for reading, opening and listing, beside the one that writes, and one for each import while it runs. 4 by
+    /// default, at least 1.
     pub connections: usize,
     connection: String,
 }

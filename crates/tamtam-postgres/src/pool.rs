@@ -2,7 +2,8 @@
 //!
 //! A caller blocks on its own thread, with a connection that is its own meanwhile. At most
 //! [`connections`](crate::PostgresOptions::connections) are open; a caller more waits its turn. A connection that broke is left, and
-//! what is safe to do twice is done again on another one, for [`PATIENCE`] in all.
+//! what is safe to do twice is done again on another one, for [`PATIENCE`] in all. Only what waits for its own caller has a connection
+//! beside these ([`Pool::run_apart`]): it would hold up everybody else for as long.
 
 use std::{
     future::poll_fn,
@@ -98,6 +99,20 @@ impl Pool {
         }
     }
 
+    /// Runs once what waits for its caller meanwhile, on a connection of its own that ends with it.
+    pub(crate) fn run_apart<T>(
+        &self,
+        op: &'static str,
+        work: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
+    ) -> Result<T, TapeError> {
+        let _context = self.thread.enter();
+        let done = wait(answered_in_time(async {
+            let mut client = connect(&self.config, &self.thread).await.map_err(Failed::Server)?;
+            work(&mut client).await.map_err(|failure| Failed::of(op, failure))
+        }));
+        done.map_err(TapeError::from)
+    }
+
     /// Listens on a channel with a connection of its own, made again when it breaks, until the task is aborted.
     pub(crate) fn listen(&self, channel: String, wakes: Arc<Notify>) -> AbortHandle {
         let config = self.config.clone();
@@ -149,23 +164,33 @@ impl Pool {
                 if !client.is_closed() {
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
                 }
-                done.map_err(|failure| match failure {
-                    Failure::Server(error) => Failed::Server(PostgresError::of(op, &error)),
-                    Failure::Told(error) => Failed::Told(error),
-                })
+                done.map_err(|failure| Failed::of(op, failure))
             };
-            // A connection that gives no answer is dropped with the work.
-            tokio::time::timeout(OPERATION_MAX, all).await.unwrap_or_else(|_| {
-                let message = format!("no answer for {} s", OPERATION_MAX.as_secs());
-                Err(Failed::Server(PostgresError::Unreachable { message }))
-            })
+            answered_in_time(all).await
         })
     }
+}
+
+/// A connection that gives no answer is dropped with the work.
+async fn answered_in_time<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    tokio::time::timeout(OPERATION_MAX, work).await.unwrap_or_else(|_| {
+        let message = format!("no answer for {} s", OPERATION_MAX.as_secs());
+        Err(Failed::Server(PostgresError::Unreachable { message }))
+    })
 }
 
 enum Failed {
     Server(PostgresError),
     Told(TapeError),
+}
+
+impl Failed {
+    fn of(op: &'static str, failure: Failure) -> Failed {
+        match failure {
+            Failure::Server(error) => Failed::Server(PostgresError::of(op, &error)),
+            Failure::Told(error) => Failed::Told(error),
+        }
+    }
 }
 
 impl From<Failed> for TapeError {

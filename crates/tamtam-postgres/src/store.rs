@@ -11,7 +11,7 @@ use tamtam::{
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
-use tokio_postgres::{GenericClient, types::ToSql};
+use tokio_postgres::{GenericClient, IsolationLevel::RepeatableRead, types::ToSql};
 
 use crate::{
     PostgresError, PostgresOptions,
@@ -67,6 +67,9 @@ use crate::{
 pub struct Postgres {
     pub(crate) node: Arc<Node>,
 }
+
+/// How many entries of a long range are read with one statement.
+const PIECE: i64 = 512;
 
 const SUMMARY: &str = "
 select first.time, case when s.first_part > 1 then first.line end, last.seq, last.time, last.bytes, s.after_seq, s.after_sum,
@@ -265,8 +268,24 @@ impl TapeStore for Postgres {
 
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
         self.node.pool.run("read a tape", async |client| {
-            let mut entries = Vec::new();
-            self.read(client, session, (int(from), int(through)), &mut entries).await?;
+            // In pieces, because a statement has a time limit; all of them see one moment.
+            let transaction =
+                client.build_transaction().isolation_level(RepeatableRead).read_only(true).start().await?;
+            let (mut first, last, mut entries) = (int(from), int(through), Vec::new());
+            let mut piece = PIECE;
+            loop {
+                let end = last.min(first.saturating_add(piece - 1));
+                let place = self.read(transaction.client(), session, (first, end), &mut entries).await?;
+                // Where there are no rows yet, the place is that which a fork continues from.
+                let next = int(place.seq().next());
+                if end == last || next > last {
+                    break;
+                }
+                // Behind the end there is nothing; rows behind a gap are found there, and refused.
+                piece = if next > end { PIECE } else { i64::MAX };
+                first = next.max(first);
+            }
+            transaction.commit().await?;
             entries.retain(|entry| (from..=through).contains(&entry.seq));
             Ok(entries)
         })

@@ -13,24 +13,29 @@ use crate::{Postgres, pool::Failure};
 /// How many sessions a node shows, and how many those that wait and those that are parked.
 const SHOWN_MAX: i64 = 20;
 
-/// Nodes that joined, and others that have sessions.
+/// Nodes that joined, and others that have sessions, or had until a day ago. A lease of a session says as well that its node lives:
+/// that of the node may be renewed late.
 const NODES: &str = "
-select coalesce(n.node, s.node), coalesce(n.host, s.host), coalesce(n.pid, s.pid), coalesce(n.expires, s.expires) > clock_timestamp(),
+select coalesce(n.node, s.node), coalesce(n.host, s.host), coalesce(n.pid, s.pid),
+    greatest(n.expires, s.expires) > clock_timestamp(),
     extract(epoch from clock_timestamp() - n.since)::float8,
-    extract(epoch from clock_timestamp() - coalesce(n.expires, s.expires))::float8, coalesce(s.count, 0)
+    extract(epoch from clock_timestamp() - greatest(n.expires, s.expires))::float8
 from $schema.nodes n
 full join (
-    select node, max(host) as host, max(pid) as pid, max(expires) as expires, count(*) as count
-    from $schema.sessions where isfinite(expires) group by node) s on s.node = n.node
+    select node, max(host) as host, max(pid) as pid, max(expires) as expires from $schema.sessions
+    where isfinite(expires) and expires > clock_timestamp() - interval '1 day' group by node) s on s.node = n.node
 order by 2, 1";
 
 /// Sessions with an owner, whether it lives or not, those that any node may take, and those that are parked: `$1` of each node and
-/// kind, with how many there are in all.
+/// kind, with how many there are in all. A lease that is over while its node lives was given back, and the server not told.
 const SESSIONS: &str = "
 with inbox as materialized (
     select session, count(*) as messages from $schema.inbox where refused is null group by session),
 all_of_them as (
-    select case when p.session is not null then 'parked' when isfinite(s.expires) then 'owned'
+    select case when p.session is not null then 'parked'
+            when isfinite(s.expires) and (s.expires > clock_timestamp()
+                or s.expires > clock_timestamp() - interval '1 day' and not exists (
+                    select from $schema.nodes n where n.node = s.node and n.expires > clock_timestamp())) then 'owned'
             when i.session is not null or o.session is not null then 'waiting' end as kind,
         s.node, s.session, o.session is not null as is_open, coalesce(i.messages, 0) as messages
     from $schema.sessions s
@@ -109,7 +114,7 @@ impl ClusterTree {
                 pid: u32::try_from(row.get::<_, i64>(2)).unwrap_or_default(),
                 joined: seconds(row, 4),
                 gone: seconds(row, 5).filter(|_| !row.get::<_, bool>(3)),
-                sessions: ClusterSessions { shown: Vec::new(), count: count(row.get(6)) },
+                sessions: ClusterSessions::default(),
             })
             .collect();
         let (mut waiting, mut parked) = (ClusterSessions::default(), ClusterSessions::default());

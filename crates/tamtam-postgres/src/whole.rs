@@ -8,8 +8,6 @@
 //! have written: a session that came from files has the bytes of its files. A change must keep that the row of the session comes
 //! first: it keeps every other maker of the name waiting until all is there, or nothing.
 
-use std::cell::RefCell;
-
 use tamtam::{
     Seq, SessionId,
     tape::{TapeError, TapeLines, TapePiece},
@@ -27,14 +25,21 @@ use crate::{
 /// How many bytes of lines go with one statement. One append may be larger.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A session with no owner, in place of one without an entry; no row if there is another one.
+/// A session with no owner, in place of one that is free and, as is asked behind it, has no entry. The row is this transaction's.
+/// A node whose lease of that one is over finds it to be another's.
 const MAKE: &str = "
 insert into $schema.sessions as s (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
 values ($1, 1, 0, '', nextval('$schema.epochs'), '', 0, '', '-infinity')
 on conflict (session) do update
-set first_part = 1, after_seq = 0, after_sum = '', epoch = excluded.epoch, expires = excluded.expires
+set first_part = 1, after_seq = 0, after_sum = '', epoch = excluded.epoch, node = '', pid = 0, host = '', expires = excluded.expires
 where s.expires <= clock_timestamp()
-returning exists (select from $schema.entries e where e.session = s.session)";
+returning session";
+
+/// Looks also at what was committed while [`MAKE`] waited for the row, which that statement does not see.
+const ANY: &str = "select from $schema.entries where session = $1 limit 1";
+
+/// The row keeps other makers of the name waiting, and a caller whose pieces do not come would keep it for ever.
+const IDLE_MAX: &str = "set local idle_in_transaction_session_timeout = '60s'";
 
 const INSERT: &str = "
 insert into $schema.entries (session, seq, time, more, anchor, begins, sum, bytes, line)
@@ -50,16 +55,14 @@ impl Postgres {
             TapeError::Claimed { .. } => exists(),
             other => other,
         })?;
-        let pieces = RefCell::new(Some(pieces));
-        // Not tried again: the pieces can be taken once.
-        self.node.pool.run_once("take a session in", async |client| {
+        // The pieces come from a file or a socket of the caller's, however slowly.
+        self.node.pool.run_apart("take a session in", async |client| {
             let transaction = client.transaction().await?;
-            let made = transaction.query_opt(&self.sql(MAKE), &[&session.as_str()]).await?;
-            if made.is_none_or(|row| row.get(0)) {
+            transaction.batch_execute(IDLE_MAX).await?;
+            let is_made = transaction.query_opt(&self.sql(MAKE), &[&session.as_str()]).await?.is_some();
+            if !is_made || transaction.query_opt(&self.sql(ANY), &[&session.as_str()]).await?.is_some() {
                 return Err(exists().into());
             }
-            // None after a conflict, which no other statement of this library makes.
-            let pieces = pieces.take().ok_or(TapeError::Busy { waiting: 1 })?;
             self.write_pieces(&transaction, session, pieces).await?;
             transaction.commit().await?;
             Ok(())

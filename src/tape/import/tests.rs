@@ -207,6 +207,8 @@ fn hostile_files_are_refused_with_a_clear_word() {
         let what = refused(&|header| header["spills"][0]["name"] = name.into());
         assert!(what.contains("have invalid names"), "{name}: {what}");
     }
+    let twice = refused(&|header| header["spills"][1]["name"] = header["spills"][0]["name"].clone());
+    assert!(twice.contains("two large outputs of one name"), "{twice}");
     let backwards = refused(&|header| header["anchors"].as_array_mut().unwrap().reverse());
     assert!(backwards.contains("an anchor with an invalid name"), "{backwards}");
     let id = refused(&|header| header["session"] = "../s".into());

@@ -12,6 +12,7 @@
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
 //! | `nodes.rs` | the tree of all nodes |
 //! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
+//! | `halfway.rs` | an import that is under way, and everybody else |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,6 +20,7 @@ mod cluster;
 mod engines;
 mod example;
 mod faults;
+mod halfway;
 mod lost;
 mod moved;
 mod nodes;

@@ -1,11 +1,6 @@
 //! A session moves between files and PostgreSQL, both ways: its lines are the same bytes, and it is there whole or not at all.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, BufRead, Read},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde_json::value::RawValue;
 use tamtam::{
@@ -22,7 +17,7 @@ use tamtam_postgres::{Postgres, PostgresOptions};
 
 use crate::{
     engines::claims::{LONG, Tape, entries, id, talked},
-    server::{Server, shared, sql},
+    server::{shared, sql},
     sessions::harness::{Engine, Keeps, count, reply, say, seen},
 };
 
@@ -31,7 +26,7 @@ mod move_sessions;
 
 use move_sessions::copy_all;
 
-fn files(folder: &Path) -> Store {
+pub(crate) fn files(folder: &Path) -> Store {
     Store::open(folder, StoreOptions::default()).unwrap()
 }
 
@@ -72,7 +67,7 @@ fn rows(options: &PostgresOptions) -> Vec<String> {
     sql(&shared().address(), &all)
 }
 
-fn exported(store: &dyn TapeStore, name: &str) -> Vec<u8> {
+pub(crate) fn exported(store: &dyn TapeStore, name: &str) -> Vec<u8> {
     let mut file = Vec::new();
     store.export(&id(name), Spills::Left, &mut file).unwrap();
     file
@@ -141,6 +136,15 @@ fn tapes_go_from_files_to_postgresql_and_back_byte_for_byte() {
     assert!(back.verify_all().unwrap().is_empty());
     // Again, each is there; but a session without an entry does not take its name.
     assert_eq!(copy_all(&from, &there).unwrap(), [id("empty")]);
+    // What cannot be copied holds nothing up that comes behind it.
+    let odd = from.path().join("sessions/odd/anchors/001_session-start/entries.jsonl");
+    std::fs::write(&odd, String::from_utf8(std::fs::read(&odd).unwrap()).unwrap().replacen("note", "nope", 1)).unwrap();
+    for session in ["odd", "random"] {
+        there.delete(&id(session)).unwrap();
+    }
+    let failed = copy_all(&from, &there).unwrap_err().to_string();
+    assert!(failed.contains("2 sessions were copied") && failed.contains("session odd: "), "{failed}");
+    assert!(there.exists(&id("random")) && !there.exists(&id("odd")));
     // What came in goes on, also in the next part.
     let (mut random, _) = Tape::load(&there, "random");
     let next = random.tape.last().0 + 1;
@@ -228,63 +232,6 @@ fn what_has_no_place_is_refused_before_anything_is_made() {
     let refused = MemoryStore::new().import(&mut &plain[..], &ImportOptions::as_it_was()).unwrap_err().to_string();
     assert!(refused.contains("takes no sessions from files"), "{refused}");
     assert_eq!((to.names().unwrap(), rows(&options)), (Vec::new(), Vec::new()));
-}
-
-/// A file that does something when the import is in the middle of it.
-struct Halfway<'a> {
-    rest: &'a [u8],
-    half: usize,
-    act: Option<Box<dyn FnOnce() + 'a>>,
-}
-
-impl Read for Halfway<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.rest.read(into)
-    }
-}
-
-impl BufRead for Halfway<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.rest.len() < self.half
-            && let Some(act) = self.act.take()
-        {
-            act();
-        }
-        Ok(self.rest)
-    }
-
-    fn consume(&mut self, bytes: usize) {
-        self.rest = &self.rest[bytes..];
-    }
-}
-
-/// The server is killed while rows of the session are written: nobody saw any of it, and nothing of it is left.
-#[test]
-fn an_import_that_is_killed_half_way_leaves_nothing() {
-    let (server, folder) = (Server::start(), tempfile::tempdir().unwrap());
-    let options = server.database();
-    let (from, to) = (files(folder.path()), Postgres::open(&options).unwrap());
-    let mut tape = Tape::create(&from, "s");
-    for seq in 1..=40 {
-        let data = RawValue::from_string(format!("\"{}\"", "x".repeat(1024 * 1024))).unwrap();
-        tape.append(&[TapeEntry::new(Seq(seq), Millis(seq), "note", data)]).unwrap();
-    }
-    drop(tape);
-    let file = exported(&from, "s");
-    let other = Postgres::open(&options).unwrap();
-    let act = || {
-        assert_eq!(other.names().unwrap(), [], "a part of it is seen");
-        assert!(matches!(other.summary(&id("s")), Err(TapeError::Missing { .. })));
-        server.kill();
-        server.start_again();
-    };
-    let mut half = Halfway { rest: &file, half: file.len() / 2, act: Some(Box::new(act)) };
-    assert!(to.import(&mut half, &ImportOptions::as_it_was()).is_err());
-    assert!(half.act.is_none(), "it did not come half way");
-    assert_eq!(sql(&server.address(), &format!("select count(*) from {}.entries", options.schema)), ["0"]);
-    assert_eq!(to.names().unwrap(), []);
-    to.import(&mut &file[..], &ImportOptions::as_it_was()).unwrap();
-    assert!(exported(&to, "s") == file);
 }
 
 struct InFiles(Store);
