@@ -185,7 +185,7 @@ pub trait Models: Send + Sync + 'static {
     fn find(&self, name: &ModelRef) -> Result<Arc<dyn Model>, ModelError>;
 
     /// The model of that name for this request: for one that depends on the session and its labels, such as a tenant's key. By default
-    /// [`Models::find`]. Asked for each try of a request.
+    /// [`Models::find`]. Asked for each try of a request, so give the same client again: one made anew each time keeps no connection.
     ///
     /// ```
     /// # use std::{collections::HashMap, sync::Arc};
@@ -214,7 +214,8 @@ pub trait Models: Send + Sync + 'static {
     /// Gets another key for a request whose key was refused ([`ErrorKind::Auth`]), and says whether there is one. By default there is
     /// none.
     ///
-    /// For keys that expire. Where there is one, [`Models::find_for`] is asked anew, and the session makes the request once more and
+    /// For keys that expire, and asked after every failure of that kind: 401, 402 and 403, an account without money, and an error of
+    /// [`Models::find_for`] itself. Where there is another key, [`Models::find_for`] is asked anew, and the session makes the request once more and
     /// without a wait; the tape has both. A step renews once for each model: if the new key is refused too, the request has failed.
     /// Called from a worker, which waits for 30 s at most, and drops the future when the request is cut off. A panic or a longer wait
     /// is no key. Several sessions may ask at once.

@@ -56,8 +56,9 @@ impl KnownModels {
 
     /// Whether the host has another key for a request whose key was refused. For workers.
     pub(crate) async fn renew_key(&self, model: &ModelRef, request: &Request) -> bool {
-        let asked = AssertUnwindSafe(async { self.of_host.renew_key(model, request).await }).catch_unwind();
-        let renewed = tokio::time::timeout(RENEWAL_MAX, asked).await;
+        // A future that is late is dropped inside of the limit's, and that may panic too.
+        let asked = async { tokio::time::timeout(RENEWAL_MAX, self.of_host.renew_key(model, request)).await };
+        let renewed = AssertUnwindSafe(asked).catch_unwind().await;
         matches!(renewed, Ok(Ok(true)))
     }
 }
@@ -109,7 +110,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::model::{ModelLimits, Price};
+    use crate::model::{BoxFuture, History, ModelLimits, Price};
 
     /// A host that counts how often it is asked, and does what the name of the model says.
     #[derive(Default)]
@@ -138,6 +139,26 @@ mod tests {
         fn price_of(&self, _: &ModelRef) -> Option<Price> {
             None
         }
+
+        fn renew_key<'a>(&'a self, _: &'a ModelRef, _: &'a Request) -> BoxFuture<'a, bool> {
+            struct Breaks;
+            impl Drop for Breaks {
+                fn drop(&mut self) {
+                    panic!("the vault is broken");
+                }
+            }
+            Box::pin(async {
+                let _breaks = Breaks;
+                std::future::pending().await
+            })
+        }
+    }
+
+    /// A key that does not come in time is none, also where what was to bring it panics as it is dropped.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_comes_too_late_is_none() {
+        let models = KnownModels::new(Arc::new(Host::default()));
+        assert!(!models.renew_key(&named("a"), &Request::new(History::default())).await);
     }
 
     fn named(model: &str) -> ModelRef {

@@ -73,7 +73,7 @@ pub(crate) enum RequestJob {
     },
 }
 
-/// Whether a key that is refused may be renewed: once a step.
+/// Whether a key that is refused may be renewed: once in a step for each model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Renewable,
@@ -151,11 +151,14 @@ async fn carried_out(
         RequestJob::Send { model, request, standing, settings, tools, key } => {
             let made = answered(post, &model, (&request, standing), (&settings, &tools), arrived, cut).await;
             match made {
-                Report::Failed { error } if error.kind == ErrorKind::Auth && key == Key::Renewable => {
-                    let key_renewed = tokio::select! {
-                        renewed = post.shared.models.renew_key(&model, &request) => renewed,
-                        () = cut.cancelled() => false,
-                    };
+                Report::Failed { error } => {
+                    let is_asked = error.kind == ErrorKind::Auth && key == Key::Renewable;
+                    let key_renewed = is_asked
+                        && tokio::select! {
+                            renewed = post.shared.models.renew_key(&model, &request) => renewed,
+                            () = cut.cancelled() => false,
+                        };
+                    // Whatever a host's model says: this is the runtime's word.
                     Report::Failed { error: ModelError { key_renewed, ..error } }
                 }
                 made => made,
@@ -235,14 +238,14 @@ async fn through_hooks(post: &WorkerContext, mut answer: ModelAnswer) -> ModelAn
         return answer;
     }
     // What became of messages is the provider's word alone.
-    let steered = std::mem::take(&mut answer.steered);
+    let (steered, dropped) = (std::mem::take(&mut answer.steered), std::mem::take(&mut answer.dropped));
     let mut answer = hooks.on_answer(&post.hook_context(), answer, &|failure| post.hook_failed(failure)).await;
     for (sub, part) in (1..).zip(&answer.parts) {
         if let AnswerPart::Text { text, .. } = part {
             post.show(sub, EventKind::TextDelta { text: text.clone() });
         }
     }
-    answer.steered = steered;
+    (answer.steered, answer.dropped) = (steered, dropped);
     answer
 }
 

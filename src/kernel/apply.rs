@@ -105,7 +105,10 @@ impl State {
                 self.move_ahead(&[]);
                 if let Some(Open::Request(request)) = self.open.remove(&ticket) {
                     if error.key_renewed {
-                        self.in_turn(|turn| turn.key_renewed = true);
+                        self.in_turn(|turn| {
+                            turn.renewed_for = Some(request.model.clone());
+                            turn.tried = request.attempt;
+                        });
                     }
                     if let Some(to) = fallback {
                         self.fall_back(&request, error.kind, to);

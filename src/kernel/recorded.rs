@@ -23,6 +23,7 @@ use crate::{
         BadRecord, Command, Entry, Input, Limits, Link, NoSummary, Outcome, Record, Recorded, ReplyTo, Report, Tie,
         budget::spent, input::*,
     },
+    model::{ErrorKind, ModelError},
     tape,
     tool::CallFacts,
     words::ids::{Millis, Seq, SessionId},
@@ -299,6 +300,10 @@ fn report(is: &str, first: &Entry, wrote: &[Entry]) -> Option<Report> {
         ("prepared", Record::Prepared(prepared)) => Report::Prepared { prepared: Box::new((**prepared).clone()) },
         ("gated", Record::CallGated(gated)) => Report::Gated { gated: Box::new((**gated).clone()) },
         ("failed", Record::RequestFailed { error, .. }) => Report::Failed { error: error.clone() },
+        // Nothing of it was charged, because its key was refused meanwhile.
+        ("cut_off", Record::Answer { interrupted: true, estimated: None, .. }) => {
+            Report::Failed { error: ModelError::new(ErrorKind::Auth, "the key was refused") }
+        }
         ("cut_off", Record::Answer { answer, interrupted: true, estimated, .. }) => {
             let written = estimated.map_or(0, |estimated| estimated.output);
             let thrown_away = written.saturating_sub(spent::written(answer));

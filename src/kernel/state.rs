@@ -370,12 +370,12 @@ pub struct Turn {
     /// The model of the chain that has the turn, where the first one failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fallen: Option<Fallen>,
-    /// The tries of the present request that went to models before this one.
+    /// The tries of the present request that went to models before this one, or had the key before this one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) tried: u32,
-    /// Whether the key of the present request's model was renewed: once a step.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) key_renewed: bool,
+    /// The model whose key was renewed last in this step: once for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) renewed_for: Option<ModelRef>,
     /// Tools, or patterns of tools, that the turn's messages switched on or off.
     pub tools: BTreeMap<String, bool>,
     /// The trace that the turn goes on in: that of its first message.

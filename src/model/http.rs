@@ -347,10 +347,10 @@ impl Model for HttpModel {
             #[cfg(feature = "websocket")]
             let dropped = match (&request.session, &request.turn) {
                 (Some(session), Some(_)) => self.client.lines().owed(session, &self.id),
-                _ => None,
+                _ => Vec::new(),
             };
             #[cfg(not(feature = "websocket"))]
-            let dropped = None;
+            let dropped = Vec::new();
             Ok(ModelAnswer { by: Some(self.id.clone()), dropped, ..answer })
         })
     }

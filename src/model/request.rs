@@ -380,20 +380,20 @@ pub struct ModelAnswer {
     /// What became of the messages that were sent into this answer. A tape keeps it with the answer; the history does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<Steered>,
-    /// What the provider had begun ahead of this request, and used, and what was dropped because another request was made than the one
-    /// that it answers. Charged with this answer, and no part of its context.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dropped: Option<Dropped>,
+    /// The answers that the provider had begun ahead, and that were dropped because another request was made than the one that they
+    /// answer. Charged with this answer, each on a line of its own, and no part of its context.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
     /// Kept rendering.
     #[serde(skip)]
     pub(crate) fragment: Fragment,
 }
 
-/// What answers used that a provider began ahead of their requests, and that nobody read.
+/// What an answer used that a provider began ahead of its request, and that nobody read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Dropped {
-    /// Their tokens.
+    /// Its tokens.
     pub usage: Usage,
     /// Whether these are our estimate, because the provider has not said all of them.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -411,7 +411,7 @@ impl ModelAnswer {
             model: String::new(),
             by: None,
             steered: Vec::new(),
-            dropped: None,
+            dropped: Vec::new(),
             fragment: Fragment::default(),
         }
     }

@@ -140,6 +140,9 @@ impl Builder {
     /// The models that stand in for the default model, in this order, in sessions that name neither a model nor a chain: at most eight,
     /// each once ([`StartError::Fallback`](crate::error::StartError::Fallback)). None by default.
     ///
+    /// A session keeps its chain when [`Session::configure`](crate::Session::configure) changes its model alone: whoever changes the
+    /// model there sets [`Settings::fallback`](crate::session::Settings::fallback) with it. The command `/model` clears it.
+    ///
     /// ```
     /// use tamtam::{Runtime, session::Fallback};
     ///

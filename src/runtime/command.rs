@@ -183,7 +183,8 @@ impl Session {
             CommandAct::Model => {
                 let model: ModelRef = called.only_word()?.parse()?;
                 self.shared.models.find(&model).map_err(CommandError::Model)?;
-                self.configure(|settings| settings.model.clone_from(&model)).await?;
+                // The chain stood behind the model before.
+                self.configure(|settings| (settings.model, settings.fallback) = (model.clone(), Vec::new())).await?;
                 format!("Switched to {model}.")
             }
             CommandAct::Thinking => {

@@ -351,6 +351,7 @@ async fn a_successor_that_is_dropped_is_paid_for() {
         if is_whole {
             successor.notify_one();
             passed(&server, Border::Whole, 1).await;
+            reactor_has_heard().await;
         }
         session.resume().await.unwrap();
         assert_eq!(receipt.wait().await.unwrap().outcome, Outcome::Done);
@@ -370,6 +371,56 @@ async fn a_successor_that_is_dropped_is_paid_for() {
         let store = tamtam::tape::Store::open(store, Default::default()).unwrap();
         assert_eq!(tamtam::ops::replay::Replay::open(&store, &id).unwrap().first_difference(), None);
     }
+}
+
+/// What is begun ahead is dropped also where the next request goes to a model without a WebSocket; its own model's next answer is charged
+/// with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_is_paid_for_also_where_another_model_goes_on() {
+    let folder = taped::folder();
+    let (successor, other) =
+        (Arc::new(Notify::new()), FaultServer::answering(|_, _| answer(Api::OpenAiResponses, "said", &[])).await);
+    let mut plan = Plan::new(&[Does::TakesLate], 1);
+    plan.holds = vec![(Border::Successor, successor)];
+    let server = SocketServer::start(plan).await;
+    let mut provider = Provider::custom("p", Api::OpenAiResponses, server.url());
+    provider.quirks.websocket = true;
+    let other = Provider::custom("q", Api::OpenAiResponses, other.url());
+    let router = Router::new(HttpOptions::default()).with(provider).with(other);
+    let builder =
+        Runtime::builder().store(folder.path().join("store")).models(Arc::new(router), "p/m".parse().unwrap());
+    let runtime = builder.start().await.unwrap();
+    let session = runtime.create(options(folder.path())).await.unwrap();
+    let mut events = session.events();
+    let receipt = session.send(message("go"), Delivery::Queue).await.unwrap();
+    until(&mut events, is_text).await;
+    // The next request waits until its model is another one.
+    steer(&session, "steer one").await;
+    session.pause().await.unwrap();
+    until(&mut events, |kind| matches!(kind, EventKind::StepFinished { .. })).await;
+    session.configure(|settings| settings.model = "q/m".parse().unwrap()).await.unwrap();
+    session.resume().await.unwrap();
+    assert_eq!(receipt.wait().await.unwrap().text, "said");
+    session.configure(|settings| settings.model = "p/m".parse().unwrap()).await.unwrap();
+    assert_eq!(session.prompt("more").await.unwrap().wait().await.unwrap().outcome, Outcome::Done);
+    let bill = session.bill().await.unwrap();
+    let charged: Vec<_> = bill.lines.iter().map(|line| (line.model.to_string(), line.kind)).collect();
+    let line = |model: &str, kind| (model.to_owned(), kind);
+    let answered = |model| line(model, BillKind::Answer);
+    assert_eq!(charged, [answered("p/m"), answered("q/m"), line("p/m", BillKind::Failed), answered("p/m")]);
+    assert_eq!((bill.lines[2].charge.usage, bill.lines[2].charge.estimated), (Usage::new(28, 0), true));
+    assert!(runtime.shutdown().await.is_empty());
+}
+
+/// Returns when this runtime knows of what was sent to its sockets before: it hears of them in the order in which they became readable,
+/// and this one is the last.
+async fn reactor_has_heard() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (far, _) = listener.accept().await.unwrap();
+    far.writable().await.unwrap();
+    assert_eq!(far.try_write(b"x").unwrap(), 1);
+    near.readable().await.unwrap();
 }
 
 async fn passed(server: &SocketServer, border: Border, times: usize) {

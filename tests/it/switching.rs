@@ -161,7 +161,8 @@ async fn an_unknown_model_and_a_changed_copy_switch_nothing() {
 /// runtime.
 #[tokio::test]
 async fn a_chain_of_the_whole_runtime_stands_behind_its_model() {
-    let router = || Arc::new(Router::new(HttpOptions::default()));
+    let local = || Provider::custom("local", Api::OpenAiChat, "http://127.0.0.1:1");
+    let router = || Arc::new(Router::new(HttpOptions::default()).with(local()));
     let builder = || Runtime::builder().in_memory().models(router(), model("local/own"));
     let runtime = builder().fallback(["local/behind on auth".parse().unwrap()]).start().await.unwrap();
     let chain = async |options: SessionOptions| {
@@ -170,6 +171,9 @@ async fn a_chain_of_the_whole_runtime_stands_behind_its_model() {
     };
     assert_eq!(chain(SessionOptions::new(".")).await, ["local/behind on auth"]);
     assert_eq!(chain(SessionOptions::new(".").model(model("local/other"))).await, [""; 0]);
+    let chosen = runtime.create(SessionOptions::new(".")).await.unwrap();
+    chosen.command("/model local/other", Delivery::Queue).await.unwrap();
+    assert!(chosen.state().await.unwrap().settings.fallback.is_empty(), "it stood behind the model before");
     assert_eq!(chain(SessionOptions::new(".").fallback(vec!["local/x".parse().unwrap()])).await, ["local/x"]);
     assert!(runtime.shutdown().await.is_empty());
     let twice = ["local/x", "local/x"].map(|name| name.parse().unwrap());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tamtam::{
     Runtime, Session,
     permission::Profile,
-    session::{AgentChoice, State},
+    session::{AgentChoice, Settings, State},
 };
 
 use crate::{options::AcpOptions, rpc::Fault};
@@ -110,7 +110,12 @@ pub(crate) async fn set(session: &Session, options: &AcpOptions, id: &str, value
                 return Ok(());
             }
             let model = model.ok_or_else(|| unknown("model"))?;
-            Ok(session.configure(|settings| settings.model.clone_from(model)).await?)
+            let choose = |settings: &mut Settings| {
+                settings.model.clone_from(model);
+                // The chain stood behind the model before.
+                settings.fallback.clear();
+            };
+            Ok(session.configure(choose).await?)
         }
         "permission" => {
             let rights = options.rights.clone().ok_or_else(|| unknown("profile"))?;

@@ -122,8 +122,8 @@ impl Live {
                 steers = request.steers.clone();
                 let standing = Standing { rank: self.rank(), tokens: self.state.context.meter.used(open.estimated) };
                 let settings = self.state.settings.clone();
-                let is_renewed = self.state.turn.as_ref().is_some_and(|turn| turn.key_renewed);
-                let key = if is_renewed { Key::Renewed } else { Key::Renewable };
+                let renewed_for = self.state.turn.as_ref().and_then(|turn| turn.renewed_for.as_ref());
+                let key = if renewed_for == Some(&model) { Key::Renewed } else { Key::Renewable };
                 RequestJob::Send { model: model.clone(), request, standing, settings, tools, key }
             }
         };

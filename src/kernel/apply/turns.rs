@@ -17,7 +17,7 @@ use crate::{
         state::{Next, TURNS_REMEMBERED},
         turn::advance,
     },
-    model::{AnswerPart, Dropped, Item, ModelAnswer, UserItem},
+    model::{AnswerPart, Item, ModelAnswer, UserItem},
     words::ids::{MessageId, Seq},
 };
 
@@ -122,9 +122,8 @@ impl State {
             self.recoveries = 0;
         }
         self.move_ahead(&answer.steered);
-        let said = |dropped: &Dropped| (!dropped.estimated).then_some(dropped.usage);
-        let mut usage = answer.dropped.as_ref().and_then(said).unwrap_or_default();
-        usage += answer.usage;
+        let mut usage = answer.usage;
+        answer.dropped.iter().filter(|dropped| !dropped.estimated).for_each(|dropped| usage += dropped.usage);
         self.usage += usage;
         let text = answer.text();
         let steps = self.turn.as_ref().map_or(0, |turn| turn.step);
@@ -148,7 +147,7 @@ impl State {
         self.in_turn(|turn| {
             turn.retries = 0;
             turn.tried = 0;
-            turn.key_renewed = false;
+            turn.renewed_for = None;
             turn.prepared = None;
             turn.overflowed = false;
             turn.overflows = 0;
@@ -165,7 +164,7 @@ impl State {
         });
         // Providers would refuse an empty answer when it is sent back.
         if answer.parts.iter().any(|part| !matches!(part, AnswerPart::Text { text, .. } if text.is_empty())) {
-            self.push(Item::Assistant(ModelAnswer { steered: Vec::new(), dropped: None, ..(**answer).clone() }));
+            self.push(Item::Assistant(ModelAnswer { steered: Vec::new(), dropped: Vec::new(), ..(**answer).clone() }));
         }
         if !interrupted {
             let said = self.history.last().map_or(0, |item| of_item(item));

@@ -66,7 +66,8 @@ pub enum BillKind {
     Answer,
     /// The core cut it off.
     Interrupted,
-    /// It broke off; also a try of a summary that came to nothing.
+    /// It broke off; also a try of a summary that came to nothing, and an answer that the provider began ahead and that was dropped
+    /// (with the ticket of the answer that is charged with it).
     Failed,
     /// It was under way when the process ended or the session was imported, or its compaction was given up by a rollback.
     Lost,
@@ -118,9 +119,9 @@ pub(crate) fn charged(entry: &Entry, open: &impl OpenRequests) -> Vec<BillLine> 
             }
             let kind = if *interrupted { BillKind::Interrupted } else { BillKind::Answer };
             // The charge of the answer itself is the last one.
-            let dropped = answer.dropped.map(|dropped| of.dropped(ticket, dropped));
+            let dropped = answer.dropped.iter().map(|dropped| of.dropped(ticket, *dropped));
             let closed = of.closed(ticket, kind, 0, &answer.usage, estimated.as_ref());
-            dropped.into_iter().chain(closed).collect()
+            dropped.chain(closed).collect()
         }
         Record::RequestFailed { estimated, .. } => close(BillKind::Failed, 0, &Usage::default(), estimated.as_ref()),
         Record::Compacted(compacted) => {

@@ -25,7 +25,8 @@ use crate::{
 #[serde(default)]
 #[non_exhaustive]
 pub struct Spent {
-    /// Model requests that used something: those that came to an end, and those that were lost in a crash; summaries included.
+    /// Model requests that used something: those that came to an end, and those that were lost in a crash; summaries and the answers
+    /// that a provider began ahead in vain included.
     pub requests: u64,
     /// The number of those requests whose tokens are our estimate, because the provider gave no figures.
     #[serde(skip_serializing_if = "is_default")]

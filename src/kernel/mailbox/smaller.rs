@@ -37,11 +37,10 @@ fn smaller_report(report: &Report, too_large: impl Fn(&str) -> String) -> Option
         Report::Answered { answer, .. } if !is_short(answer) => {
             let text = format!("{}\n[{}]", kept(answer.text()), too_large("the whole answer"));
             let parts = vec![AnswerPart::Text { text, extra: None }];
-            let (usage, model) = (answer.usage, answer.model.clone());
-            Report::Answered {
-                answer: ModelAnswer { usage, model, ..ModelAnswer::new(parts, Finish::Length) },
-                calls: Vec::new(),
-            }
+            let mut short = ModelAnswer { usage: answer.usage, ..ModelAnswer::new(parts, Finish::Length) };
+            // What it cost, and by whose price, stays whole.
+            (short.model, short.by, short.dropped) = (answer.model.clone(), answer.by.clone(), answer.dropped.clone());
+            Report::Answered { answer: short, calls: Vec::new() }
         }
         Report::Failed { error } if error.message.len() > WORDS_BYTES_MAX => {
             let message = kept(error.message.clone());

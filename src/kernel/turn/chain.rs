@@ -54,9 +54,8 @@ impl State {
         self.in_turn(|turn| {
             turn.fallen = Some(fallen);
             turn.tried = request.attempt;
-            // Its window is another one, and so is its key.
+            // Its window is another one.
             turn.overflows = 0;
-            turn.key_renewed = false;
         });
     }
 

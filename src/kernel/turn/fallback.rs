@@ -94,7 +94,8 @@ impl Fallback {
     }
 }
 
-/// As text it is `PROVIDER/MODEL`, or `PROVIDER/MODEL on FAILURE,FAILURE`: what flags and files of settings say is read so.
+/// As text it is `PROVIDER/MODEL`, or `PROVIDER/MODEL on FAILURE,FAILURE`: what flags and files of settings say is read so. A model
+/// whose name has white space is refused, because a forgotten comma would look the same: it is named as a field (`model`) alone.
 ///
 /// ```
 /// let fallback: tamtam::session::Fallback = "local/qwen3 on auth,network".parse()?;
@@ -113,7 +114,8 @@ impl FromStr for Fallback {
         let model = model.parse().map_err(|error: BadModelRef| error.to_string())?;
         let kind = |name: &str| {
             let name = name.trim();
-            let unknown = |_| format!("{name:?} is no failure of a model, such as overloaded, rate_limited or auth");
+            let such = "such as overloaded, rate_limited or auth";
+            let unknown = |_| format!("{name:?} is no failure of a model, {such}: {text:?}");
             serde_json::from_value::<ErrorKind>(name.into()).map_err(unknown)
         };
         let on = on.map_or_else(|| Ok(BTreeSet::new()), |on| on.split(',').map(kind).collect())?;
@@ -175,7 +177,9 @@ mod tests {
             assert!(text.parse::<Fallback>().is_err(), "{text:?}");
         }
         assert!(
-            "a/b on busy".parse::<Fallback>().is_err_and(|why| why.starts_with("\"busy\" is no failure of a model"))
+            "a/b on busy".parse::<Fallback>().is_err_and(
+                |why| why.starts_with("\"busy\" is no failure of a model") && why.ends_with("\"a/b on busy\"")
+            )
         );
         let said = |text: &str| fault(&read(text).unwrap()).unwrap_or_default();
         assert_eq!(fault(&chain), None);

@@ -6,12 +6,13 @@
 //! A retry does not count as a step of the turn, and a rate limit never leads to a compaction. The wait is a ticket like any other
 //! open work: hosts see it, an abort ends it, and a steering message cuts it short, but not a wait of the server. A request that
 //! was too large for the model, in tokens or in bytes, is made again at once when the context is smaller, without a wait, up to
-//! eight times in a step. One whose key was refused is made again at once, once, where the host has another key. One of which a file was refused is made again at once without files. Where no further try helps, the chain of
-//! the agent may have another model (`chain.rs`).
+//! eight times in a step. One whose key was refused is made again at once, once, where the host has another key. One of which a file
+//! was refused is made again at once without files. Where no further try helps, the chain of the agent may have another model
+//! (`chain.rs`).
 //!
 //! A change must keep that an interrupted answer leaves only text in the history, and that each try that the provider read is
-//! charged once, whether it was answered, failed or cut off. (One that fails while it is being closed counts as read.) Nothing here
-//! sleeps or draws a random number: the wait is recorded on the tape, and the jitter comes from `Env`.
+//! charged once, whether it was answered, failed or cut off. (One that fails while it is being closed counts as read, unless its key
+//! was refused.) Nothing here sleeps or draws a random number: the wait is recorded on the tape, and the jitter comes from `Env`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -96,13 +97,19 @@ fn close_cut_off(draft: &mut Draft<'_>, ticket: Seq, partial: &[AnswerPart], est
 pub(in crate::kernel) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &ModelError) {
     let Some(request) = open_request(draft, ticket) else { return };
     if request.closing {
-        // Its record is that of a request that was cut off, so it is charged as one, also where it was not read.
-        return cut_off(draft, ticket, &[], 0);
+        // Its record is that of a request that was cut off, so it is charged as one, also where it was not read. A key that was
+        // refused is the exception: the host is asked for another one for as long as half a minute, so cuts come then.
+        return match error.kind == ErrorKind::Auth && !error.was_read() {
+            true => close_cut_off(draft, ticket, &[], None),
+            false => cut_off(draft, ticket, &[], 0),
+        };
     }
     let (model, attempt) = (request.model.clone(), request.attempt);
-    let error = &with_bounded_wait(error);
     let turn = draft.state.turn.as_ref();
-    // Each model of a chain has all of the retries.
+    let is_renewed = turn.is_some_and(|turn| turn.renewed_for.as_ref() == Some(&model));
+    let has_key = error.key_renewed && error.kind == ErrorKind::Auth && !is_renewed;
+    let error = &ModelError { key_renewed: has_key, ..with_bounded_wait(error) };
+    // Each model of a chain has all of the retries, and so has each key.
     let tried = turn.map_or(0, |turn| turn.tried);
     let tries_before = attempt.saturating_sub(1).saturating_sub(tried);
     let files = match error.kind {
@@ -124,7 +131,6 @@ pub(in crate::kernel) fn failed(draft: &mut Draft<'_>, ticket: Seq, error: &Mode
         ErrorKind::Crashed => draft.state.settings.retries_max.min(CRASH_RETRIES_MAX),
         _ => draft.state.settings.retries_max,
     };
-    let has_key = error.key_renewed && turn.is_some_and(|turn| !turn.key_renewed);
     let at_once = Wait { length: Duration::ZERO, server: false };
     let planned = (!smaller_helps)
         .then(|| if has_key { Ok(at_once) } else { plan(error, tries_before, retries_max, &|| draft.env.jitter()) });

@@ -11,6 +11,7 @@
 //! the provider may still have a message of ours.
 
 mod ahead;
+mod estimate;
 mod kept;
 mod line;
 
@@ -29,6 +30,7 @@ use crate::model::{
     wire::{Reading, Step},
 };
 use ahead::{Ahead, Told};
+use estimate::reads;
 pub(super) use kept::Lines;
 use kept::{Asked, Came, Kept};
 use line::{Line, Made};
@@ -67,6 +69,7 @@ pub(super) async fn run(
     let is_wanted = model.endpoint.api == Api::OpenAiResponses && model.endpoint.quirks.websocket;
     // What is recorded and played are exchanges over HTTP.
     if !is_wanted || options.exchanges.is_some() || model.client.has_no_socket(&model.url) {
+        kept.into_iter().for_each(|kept| model.client.lines().close(request, kept));
         return Ok(None);
     }
     let to = format!("{} {:?}", model.rendering, (&model.id, &model.url, &model.governed_by));
@@ -254,8 +257,7 @@ impl<'a> Answering<'a> {
         let is_clean = is_settled && self.ahead.doubt.is_none();
         answer.steered = self.ahead.end(if has_calls { CALLS_COME_FIRST } else { NO_SUCCESSOR });
         let came = came.map(|(id, read)| {
-            let asked = || create(&model.endpoint, &model.rendering, request).len();
-            let reads = tokens_before(&answer, asked) + read.iter().map(|item| tokens(item.text().len())).sum::<u64>();
+            let reads = reads(model, request, &answer, &read);
             Came { id, asked: Asked::of(request), answer: shown(&answer), read, reads }
         });
         Ok((answer, is_clean.then_some(self.begun.line), came))
@@ -370,20 +372,6 @@ fn refused(model: &HttpModel, text: &str) -> ModelError {
         std::time::SystemTime::now(),
     );
     model.endpoint.refusal(refusal.as_ref().and_then(|refusal| refusal.status), text, wait)
-}
-
-/// Our estimate of the tokens of a text with this many bytes.
-fn tokens(bytes: usize) -> u64 {
-    bytes.div_ceil(4) as u64
-}
-
-/// The tokens of the conversation up to an answer and with it, as the provider counts them; by our estimate, of the request with this
-/// many bytes, where it does not.
-fn tokens_before(answer: &ModelAnswer, asked: impl FnOnce() -> usize) -> u64 {
-    match answer.usage.total() {
-        0 => tokens(asked() + answer.text().len()),
-        total => total - answer.usage.reasoning,
-    }
 }
 
 /// The parts of an answer as a history has them: none of one without a word.

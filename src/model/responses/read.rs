@@ -39,7 +39,7 @@ pub(crate) fn said_usage(event: &Value) -> Option<Usage> {
     let is_last =
         matches!(event["type"].as_str(), Some("response.completed" | "response.incomplete" | "response.failed"));
     let usage = event["response"]["usage"].as_object().filter(|_| is_last)?;
-    Some(Counted::default().read(&Value::Object(usage.clone()), &PATHS)).filter(|usage| usage.total() > 0)
+    Some(Counted::default().read(&Value::Object(usage.clone()), &PATHS).if_read()).filter(|usage| usage.total() > 0)
 }
 
 /// The state of reading one stream.

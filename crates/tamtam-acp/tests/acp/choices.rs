@@ -1,6 +1,9 @@
 //! What a person chooses, lists and throws away; branches, budgets, the tree.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
+use tamtam::SessionOptions;
 use tamtam_acp::AcpOptions;
 
 use crate::lab::{Lab, options};
@@ -34,6 +37,23 @@ async fn agent_model_and_permission_are_chosen() {
         let fault = client.ask("session/set_config_option", set(id, value)).await.unwrap_err();
         assert_eq!(fault["code"], -32_602, "{id}: {fault}");
     }
+    lab.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_is_chosen_has_no_chain_of_another() {
+    let lab = Lab::new().await;
+    let make = |folder: &Path| Ok(SessionOptions::new(folder).fallback(vec!["local/behind".parse().unwrap()]));
+    let mut acp = AcpOptions::default().new_session(make);
+    acp.models = vec!["local/other".parse().unwrap()];
+    let mut client = lab.client_with(acp, json!({})).await;
+    let session = client.new_session(&lab.work()).await;
+    let handle = lab.runtime.session(&session.parse().unwrap());
+    let chain = async || handle.state().await.unwrap().settings.fallback.len();
+    assert_eq!(chain().await, 1);
+    let set = json!({ "sessionId": session, "configId": "model", "value": "local/other" });
+    client.ask("session/set_config_option", set).await.unwrap();
+    assert_eq!(chain().await, 0, "it stood behind the model before");
     lab.end().await;
 }
 

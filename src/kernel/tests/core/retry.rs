@@ -95,7 +95,7 @@ fn a_permanent_failure_ends_the_turn_at_once() {
 /// crash.
 #[test]
 fn a_request_whose_key_was_renewed_is_made_again_at_once_and_once() {
-    let refused = || ModelError { key_renewed: true, ..ModelError::new(ErrorKind::Auth, "it has expired") };
+    let refused = || renewed(ErrorKind::Auth);
     let mut play = Play::with(|settings| settings.retries_max = 0);
     play.send("go");
     for step in 1..=2 {
@@ -112,6 +112,69 @@ fn a_request_whose_key_was_renewed_is_made_again_at_once_and_once() {
     play.crash();
     play.failed_with(refused());
     assert_eq!(play.outcome(), Some(Outcome::Failed { error: "it has expired".into() }));
+}
+
+fn renewed(kind: ErrorKind) -> ModelError {
+    ModelError { key_renewed: true, ..ModelError::new(kind, "it has expired") }
+}
+
+/// AUTH-006: the new key has all the retries, in the same step, also where a torn write has left the failure alone.
+#[test]
+fn a_new_key_has_all_the_retries_also_over_a_cut() {
+    for cut in 1..=2 {
+        let mut play = Play::with(|settings| settings.retries_max = 1);
+        play.send("go");
+        play.failed_with(renewed(ErrorKind::Auth));
+        assert_eq!(play.entries.len(), 2, "the failure and the wait");
+        play.crash_after(cut).later(0);
+        let (_, again) = play.state.request().expect("it is made again");
+        assert_eq!((again.attempt, play.state.turn.as_ref().map(|turn| turn.step)), (2, Some(1)), "after {cut}");
+        play.failed(ErrorKind::Network);
+        assert_eq!(wait_ms(&play), Some(1_000), "after {cut}");
+        play.later(10_000);
+        play.failed(ErrorKind::Network);
+        assert!(matches!(play.outcome(), Some(Outcome::Failed { error }) if error.contains("gave up after 1 ")));
+    }
+}
+
+/// AUTH-006: once in a step for each model, however the model came to the step.
+#[test]
+fn the_key_of_another_model_is_renewed_too() {
+    let mut play = Play::new();
+    play.send("go");
+    play.failed_with(renewed(ErrorKind::Auth));
+    play.configure(|settings| settings.model = "e/else".parse().unwrap()).later(0);
+    assert_eq!(play.state.request().map(|(_, open)| open.model.to_string()), Some("e/else".to_owned()));
+    play.failed_with(renewed(ErrorKind::Auth));
+    assert_eq!((wait_ms(&play), play.outcome()), (Some(0), None));
+    play.later(0);
+    play.failed_with(renewed(ErrorKind::Auth));
+    assert_eq!(play.outcome(), Some(Outcome::Failed { error: "it has expired".into() }));
+}
+
+/// What is no refusal of a key is retried as ever, whatever is said of keys.
+#[test]
+fn another_failure_renews_no_key() {
+    let mut play = Play::with(|settings| settings.retries_max = 1);
+    play.send("go");
+    play.failed_with(renewed(ErrorKind::RateLimited).with_retry_after(Some(Duration::from_secs(9))));
+    assert_eq!(wait_ms(&play), Some(9_000));
+    play.later(9_000);
+    play.failed_with(renewed(ErrorKind::RateLimited));
+    assert!(matches!(play.outcome(), Some(Outcome::Failed { .. })));
+}
+
+/// A request that is cut off while the host is asked for another key was refused, and not read.
+#[test]
+fn a_refused_request_that_is_cut_off_costs_nothing() {
+    for (kind, requests) in [(ErrorKind::Auth, 0), (ErrorKind::Network, 1)] {
+        let mut play = Play::new();
+        play.send("go");
+        play.steer("no", Steering::AbortRunning);
+        play.failed(kind);
+        assert_eq!(play.state.spent.requests, requests, "{kind:?}");
+        assert_eq!(play.history(), ["user: go", "user: no"], "{kind:?}");
+    }
 }
 
 /// C-19: the server's wait is taken as it is, up to a minute; above, the turn fails and says why.

@@ -4,7 +4,7 @@
 //! [`Came::is_continued_by`] recognizes, is never kept: what it has would reach the model a second time.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{line::Line, tokens};
+use super::{estimate::tokens, line::Line};
 use crate::{
     lock::Lock,
     model::{
@@ -30,6 +30,9 @@ const KEPT_FOR: Duration = Duration::from_secs(30);
 /// The most connections that are kept.
 const KEPT_MAX: usize = 1024;
 
+/// The most answers that were dropped and are not charged yet. Beyond it the oldest is forgotten: its session may be long gone.
+const OWED_MAX: usize = 1024;
+
 /// The connections by session. Each session has one at most.
 #[derive(Default)]
 pub(in crate::model::http) struct Lines(Arc<Lock<Open>>);
@@ -38,8 +41,8 @@ pub(in crate::model::http) struct Lines(Arc<Lock<Open>>);
 struct Open {
     lines: HashMap<SessionId, (u64, Kept)>,
     kept: u64,
-    /// What was used by answers that were dropped, until an answer of the same session and model is charged with it.
-    owed: HashMap<(SessionId, ModelRef), Dropped>,
+    /// What was used by answers that were dropped, until an answer of the same session and model is charged with it; oldest first.
+    owed: VecDeque<(SessionId, ModelRef, Dropped)>,
 }
 
 /// A connection between two requests.
@@ -152,20 +155,26 @@ impl Lines {
     /// Notes that the provider has read this many tokens for an answer that came to nothing.
     pub(super) fn owe(&self, request: &Request, of: &ModelRef, reads: u64) {
         if let Some(session) = &request.session {
-            note(&self.0, (session.clone(), of.clone()), Dropped { usage: Usage::new(reads, 0), estimated: true });
+            let dropped = Dropped { usage: Usage::new(reads, 0), estimated: true };
+            note(&self.0, (session.clone(), of.clone(), dropped));
         }
     }
 
     /// Takes what dropped answers of the session and model have used.
-    pub(in crate::model::http) fn owed(&self, session: &SessionId, model: &ModelRef) -> Option<Dropped> {
-        self.0.lock().owed.remove(&(session.clone(), model.clone()))
+    pub(in crate::model::http) fn owed(&self, session: &SessionId, model: &ModelRef) -> Vec<Dropped> {
+        let mut open = self.0.lock();
+        let (its, others): (VecDeque<_>, VecDeque<_>) =
+            open.owed.drain(..).partition(|(owes, of, _)| owes == session && of == model);
+        open.owed = others;
+        its.into_iter().map(|(_, _, dropped)| dropped).collect()
     }
 
     /// Keeps a connection until the turn is over, at most for a while. One that the session has already is closed.
     pub(super) fn keep(&self, session: &SessionId, kept: Kept, turn: Option<&CancellationToken>) {
         let mut open = self.0.lock();
         if open.lines.len() >= KEPT_MAX && !open.lines.contains_key(session) {
-            return;
+            drop(open);
+            return owe(&self.0, session, kept);
         }
         open.kept += 1;
         let number = open.kept;
@@ -184,19 +193,18 @@ impl Lines {
 
 /// Closes a connection, and notes what was used on it in vain.
 fn owe(lines: &Lock<Open>, session: &SessionId, kept: Kept) {
-    let of = (session.clone(), kept.of.clone());
+    let of = kept.of.clone();
     if let Some(used) = kept.used() {
-        note(lines, of, used);
+        note(lines, (session.clone(), of, used));
     }
 }
 
-fn note(lines: &Lock<Open>, of: (SessionId, ModelRef), used: Dropped) {
+fn note(lines: &Lock<Open>, owed: (SessionId, ModelRef, Dropped)) {
     let mut open = lines.lock();
-    if open.owed.len() < KEPT_MAX || open.owed.contains_key(&of) {
-        let owed = open.owed.entry(of).or_default();
-        owed.usage += used.usage;
-        owed.estimated |= used.estimated;
+    if open.owed.len() >= OWED_MAX {
+        open.owed.pop_front();
     }
+    open.owed.push_back(owed);
 }
 
 /// Closes the connection of a session, unless it is a later one.
@@ -263,6 +271,23 @@ mod tests {
         assert!(!other(|next| next.params.temperature = Some(0.5)), "the options");
         assert!(!other(|next| next.params.max_output = Some(10)), "another limit");
         assert!(!other(|next| next.history.push(Item::User(said("three")))), "a message more");
+    }
+
+    /// What nobody is charged with gives way to what is newer, and each is charged once.
+    #[test]
+    fn of_what_is_owed_the_oldest_is_forgotten() {
+        let lines = Lines::default();
+        let model = ModelRef::new("p", "m");
+        let mut request = first();
+        let session = |n: usize| -> SessionId { format!("s{n}").as_str().parse().expect("it is an id") };
+        for n in 0..=OWED_MAX {
+            request.session = Some(session(n));
+            lines.owe(&request, &model, 7);
+            lines.owe(&request, &ModelRef::new("p", "other"), 9);
+        }
+        let owed = |n: usize| lines.owed(&session(n), &model).iter().map(|dropped| dropped.usage.input).collect();
+        let all: Vec<Vec<u64>> = [0, OWED_MAX, OWED_MAX].into_iter().map(owed).collect();
+        assert_eq!(all, [vec![], vec![7], vec![]]);
     }
 
     #[test]
