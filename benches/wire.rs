@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `--short` runs each a few times, to see that it still works: its figures say nothing.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
