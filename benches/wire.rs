@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `--short` runs each a few times, to see that it still works: its figures say nothing.
-#![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -118,11 +118,11 @@ async fn measured(pieces: usize, turns: usize) {
     let runtime = builder.start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap();
     let mut events = session.events();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut lagged) = (Vec::new(), Vec::new(), 0);
     for _ in 0..turns {
         theirs.push(bare(&server).await);
         session.prompt("go on").await.unwrap();
-        let (mut first, mut bytes) = (None, 0);
+        let (mut first, mut bytes, mut missed) = (None, 0, 0);
         let end = loop {
             match events.next().await.unwrap() {
                 Next::Event(event) => match &event.kind {
@@ -133,10 +133,14 @@ async fn measured(pieces: usize, turns: usize) {
                     EventKind::TurnFinished { .. } => break Instant::now(),
                     _ => {}
                 },
-                other => panic!("{other:?}"),
+                // More than a listener may be behind by.
+                Next::Lagged(events) => missed += events,
+                _ => {}
             }
         };
-        assert_eq!(bytes, (0..pieces).map(|n| format!("word {n} ").len()).sum::<usize>());
+        let sent = (0..pieces).map(|n| format!("word {n} ").len()).sum::<usize>();
+        assert!(bytes == sent || (missed > 0 && bytes < sent), "{bytes} of {sent} bytes");
+        lagged += missed;
         let wrote = server.wrote();
         ours.push((first.unwrap() - wrote, end - wrote));
     }
@@ -144,7 +148,7 @@ async fn measured(pieces: usize, turns: usize) {
     let each = all.saturating_sub(bare_all) / u32::try_from(pieces).unwrap();
     println!(
         "{pieces:>6} pieces: first words {first:>8.1?} after they were written (a bare socket {bare_first:.1?}); \
-         all, to the end of the turn {all:.1?} (a bare socket {bare_all:.1?}), {each:.2?} a piece"
+         all, to the end of the turn {all:.1?} (a bare socket {bare_all:.1?}), {each:.2?} a piece; the listener missed {lagged} events"
     );
     runtime.shutdown().await;
 }
