@@ -93,10 +93,11 @@ fn a_request_beside_a_copy_of_its_bytes() {
             answer(vec![text(&"words of the answer ".repeat(30))]),
         ]
     });
-    let history: History = items.collect();
     for api in [Api::OpenAiChat, Api::OpenAiResponses, Api::AnthropicMessages, Api::GeminiGenerateContent] {
         let endpoint = Endpoint::new(api, "p", "http://h", "m");
-        let (wire, request) = (rendering(&endpoint), Request::new(history.clone()));
+        // An item keeps what the first wire made of it.
+        let history: History = items.clone().collect();
+        let (wire, request) = (rendering(&endpoint), Request::new(history));
         let began = Instant::now();
         let bytes = body(&endpoint, &wire, &request);
         let first = began.elapsed();
