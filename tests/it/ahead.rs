@@ -204,7 +204,9 @@ async fn whatever_becomes_of_it_there_it_is_read_once() {
         for texts in [&["steer one"][..], &["steer one", "steer two"]] {
             let (lines, _, events) = steered(Plan::new(&[does], 1), texts).await;
             let places = places(&events, "steer one");
-            assert!(places.contains(&place.to_owned()), "{does:?}: {places:?} {lines:?}");
+            // One that comes after the first was taken makes the answer to the first alone worth nothing: both go with the next request.
+            let is_late = texts.len() == 2 && place == "Committed" && places.contains(&"Returned".to_owned());
+            assert!(is_late || places.contains(&place.to_owned()), "{does:?}: {places:?} {lines:?}");
             assert_eq!(places.last().unwrap(), "Delivered", "{does:?}");
         }
     }
