@@ -377,6 +377,7 @@ async fn a_successor_that_is_dropped_is_paid_for() {
 
 /// What is begun ahead is dropped also where the next request goes to a model without a WebSocket; its own model's next answer is charged
 /// with it.
+#[ignore = "the successor is kept only if it has begun when the other model is asked, and nothing here makes sure of that"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_is_paid_for_also_where_another_model_goes_on() {
     let folder = taped::folder();
