@@ -377,7 +377,6 @@ async fn a_successor_that_is_dropped_is_paid_for() {
 
 /// What is begun ahead is dropped also where the next request goes to a model without a WebSocket; its own model's next answer is charged
 /// with it.
-#[ignore = "the successor is kept only if it has begun when the other model is asked, and nothing here makes sure of that"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_is_paid_for_also_where_another_model_goes_on() {
     let folder = taped::folder();
@@ -397,8 +396,10 @@ async fn a_successor_is_paid_for_also_where_another_model_goes_on() {
     let mut events = session.events();
     let receipt = session.send(message("go"), Delivery::Queue).await.unwrap();
     until(&mut events, is_text).await;
-    // The next request waits until its model is another one.
     steer(&session, "steer one").await;
+    // A pause would hold it back.
+    until(&mut events, moved(Ahead::Sent)).await;
+    // The next request waits until its model is another one.
     session.pause().await.unwrap();
     until(&mut events, |kind| matches!(kind, EventKind::StepFinished { .. })).await;
     session.configure(|settings| settings.model = "q/m".parse().unwrap()).await.unwrap();
