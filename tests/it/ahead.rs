@@ -182,7 +182,9 @@ async fn a_message_goes_into_the_answer_that_is_being_made() {
     let (lines, server, events) = steered(Plan::new(&[Does::Takes], 1), &["steer one"]).await;
     let made = server.made();
     assert_eq!(server.counts(), (1, 1), "{lines:?}");
-    assert_eq!(lines[..3], ["user: go", "assistant: 1-1 1-2 ", "user: steer one"].map(String::from));
+    // The message may come before the second word.
+    assert!(lines[1].starts_with("assistant: 1-1 "), "{lines:?}");
+    assert_eq!([&*lines[0], &*lines[2]], ["user: go", "user: steer one"]);
     assert_eq!(lines[3], format!("assistant: {}", made[1].text));
     assert!(made[1].is_successor && made.len() == 2);
     assert_eq!(places(&events, "steer one"), ["Accepted", "Sent", "Committed", "Delivered"]);
@@ -330,9 +332,15 @@ async fn a_refusal_of_the_handshake_is_the_answer() {
 
 /// What an answer cost that the server began with a message, and that nobody reads because the message is another one by then: as the
 /// server says where it was whole, else by our estimate. It is no part of the context.
+///
+/// Nobody waits for what is dropped. So of a whole one, the end may not be read yet when it is; it is played until it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_that_is_dropped_is_paid_for() {
-    for is_whole in [true, false] {
+    let mut was_read = false;
+    for is_whole in [true; 10].into_iter().chain([false]) {
+        if is_whole && was_read {
+            continue;
+        }
         let folder = taped::folder();
         let (accepted, successor) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let mut plan = Plan::new(&[Does::TakesLate], 1);
@@ -363,16 +371,20 @@ async fn a_successor_that_is_dropped_is_paid_for() {
             bill.lines.iter().map(|line| (line.kind, line.charge.usage, line.charge.estimated)).collect();
         let said = Usage::new(20, 5);
         // The conversation with its answer has 25 tokens, and the message nine bytes.
+        let is_exact = is_whole && charged.get(1).is_some_and(|(.., estimated)| !estimated);
+        was_read |= is_exact;
+        let written = charged.get(1).map_or(0, |(_, usage, _)| if is_whole { usage.output.min(5) } else { 0 });
         let dropped =
-            if is_whole { (BillKind::Failed, said, false) } else { (BillKind::Failed, Usage::new(28, 0), true) };
+            if is_exact { (BillKind::Failed, said, false) } else { (BillKind::Failed, Usage::new(28, written), true) };
         assert_eq!(charged, [(BillKind::Answer, said, false), dropped, (BillKind::Answer, said, false)], "{is_whole}");
         let state = session.state().await.unwrap();
-        assert_eq!(state.usage, Usage::new(if is_whole { 60 } else { 40 }, if is_whole { 15 } else { 10 }));
+        assert_eq!(state.usage, Usage::new(if is_exact { 60 } else { 40 }, if is_exact { 15 } else { 10 }));
         let (store, id) = (folder.path().join("store"), session.id().clone());
         assert!(runtime.shutdown().await.is_empty());
         let store = tamtam::tape::Store::open(store, Default::default()).unwrap();
         assert_eq!(tamtam::ops::replay::Replay::open(&store, &id).unwrap().first_difference(), None);
     }
+    assert!(was_read, "what the server says is read where it is there");
 }
 
 /// What is begun ahead is dropped also where the next request goes to a model without a WebSocket; its own model's next answer is charged
