@@ -234,7 +234,8 @@ async fn kills(durability: Durability) {
 
     let taken = std::mem::take(&mut *pictures.lock().unwrap());
     let count = taken.len();
-    assert!(count * 10 >= passings.len() * 9, "{count} of {} passings were met", passings.len());
+    // How many appends a story takes differs from run to run, as above.
+    assert!(count * 10 >= passings.len() * 8, "{count} of {} passings were met", passings.len());
     let (workspace, reference) = (home.path(), &reference);
     let judged = taken.into_iter().map(|picture| async move {
         let Picture { place, folder, mut outside } = picture;

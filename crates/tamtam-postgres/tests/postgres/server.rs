@@ -26,7 +26,7 @@ cd "$FOLDER"
 start() {
     while :; do
         "$BIN/postgres" -D data -k "$FOLDER" -c listen_addresses= -c fsync=$FSYNC -c max_connections=200 \
-            -c deadlock_timeout=100ms >>log 2>&1 &
+            -c deadlock_timeout=100ms -c dynamic_shared_memory_type=mmap >>log 2>&1 &
         pid=$!
         until "$BIN/pg_isready" -q -h "$FOLDER"; do
             # The last one may still hold the memory.
