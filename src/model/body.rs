@@ -72,6 +72,35 @@ pub(crate) fn add(turns: &mut Turns, speaker: &'static str, fragments: Bytes) {
     }
 }
 
+/// Writes all turns, as records of a role and of what `name` names: its fragments.
+#[cfg(any(feature = "anthropic", feature = "gemini"))]
+pub(crate) fn put_turns(out: &mut Vec<u8>, turns: &Turns, name: &str, role: impl Fn(&'static str) -> &'static str) {
+    let bytes = |(speaker, fragments): &(&str, Vec<Bytes>)| speaker.len() + name.len() + 32 + room(fragments);
+    out.reserve(turns.iter().map(bytes).sum());
+    for (n, (speaker, fragments)) in turns.iter().enumerate() {
+        let head = [if n == 0 { "" } else { "," }, "{\"role\":\"", role(speaker), "\",\"", name, "\":["];
+        head.iter().for_each(|text| out.extend_from_slice(text.as_bytes()));
+        put(out, fragments);
+        out.extend_from_slice(b"]}");
+    }
+}
+
+/// Writes fragments with commas between them, into room that is made once: a request of a long session is one copy of its bytes.
+pub(crate) fn put(out: &mut Vec<u8>, fragments: &[Bytes]) {
+    out.reserve(room(fragments));
+    for (n, fragment) in fragments.iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(fragment);
+    }
+}
+
+/// The bytes of fragments with a comma each.
+fn room(fragments: &[Bytes]) -> usize {
+    fragments.iter().map(|fragment| fragment.len() + 1).sum()
+}
+
 /// A value as JSON, for a fragment.
 #[cfg(any(feature = "openai", feature = "gemini"))]
 pub(crate) fn to_json(value: &impl serde::Serialize) -> Bytes {

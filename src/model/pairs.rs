@@ -35,20 +35,34 @@ pub(crate) enum Said<'a> {
 pub(crate) fn paired(history: &History) -> Vec<Said<'_>> {
     let items: Vec<&Item> = history.iter().map(AsRef::as_ref).collect();
     let mut said = Vec::with_capacity(items.len());
+    // Which of a group were taken out of their turn. Empty where the history is sound.
+    let mut taken: Vec<bool> = Vec::new();
     // Groups: the items before the first answer, then each answer with the items that follow it.
     for group in items.chunk_by(|_, next| !matches!(next, Item::Assistant(_))) {
-        let mut others = group.to_vec();
+        let mut next = 0;
+        taken.clear();
         if let Item::Assistant(answer) = group[0] {
-            said.push(Said::Answer(others.remove(0), answer));
+            said.push(Said::Answer(group[0], answer));
+            next = 1;
             for (call, name) in calls(answer) {
-                let answers_it = |item: &&Item| matches!(item, Item::Result(result) if result.call == *call);
-                match others.iter().position(answers_it).map(|at| others.remove(at)) {
+                let answers_it = |item: &Item| matches!(item, Item::Result(result) if result.call == *call);
+                let found = (next..group.len()).find(|at| answers_it(group[*at]) && taken.get(*at) != Some(&true));
+                match found.map(|at| group[at]) {
                     Some(item @ Item::Result(result)) => said.push(Said::Result(item, result)),
                     _ => said.push(Said::NoResult(call, name)),
                 }
+                match found {
+                    Some(at) if at == next => next += 1,
+                    Some(at) => {
+                        taken.resize(group.len(), false);
+                        taken[at] = true;
+                    }
+                    None => {}
+                }
             }
         }
-        said.extend(others.into_iter().filter_map(|item| match item {
+        let others = group.iter().enumerate().skip(next).filter(|(at, _)| taken.get(*at) != Some(&true));
+        said.extend(others.filter_map(|(_, item)| match item {
             Item::User(user) => Some(Said::User(item, user)),
             Item::Result(result) => Some(Said::Stray(result)),
             Item::Assistant(_) => None,
@@ -110,5 +124,8 @@ mod tests {
         assert_eq!(shown(vec![answer(&["a"]), answer(&["b"])]), "answer a, none a, answer b, none b");
         assert_eq!(shown(vec![result("x"), user("u")]), "stray x, user 1");
         assert_eq!(shown(vec![answer(&["a"]), result("a"), result("a")]), "answer a, result a, stray a");
+        let mixed = [result("c"), user("u"), result("a"), result("x"), result("b")];
+        let all = [vec![answer(&["a", "b", "c", "d"])], mixed.to_vec()].concat();
+        assert_eq!(shown(all), "answer abcd, result a, result b, result c, none d, user 1, stray x");
     }
 }

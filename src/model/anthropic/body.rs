@@ -19,7 +19,7 @@ use crate::{
         AnswerPart, Endpoint, ModelAnswer, Params, ReasoningBack, Request, Thinking, ToolResultItem,
         answer_schema::reminder,
         assembly::calls,
-        body::{Turns, add, begin, is_kept},
+        body::{Turns, add, begin, is_kept, put_turns},
         catalogue::takes_schema,
         pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
         pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_id, plain_name, said_by_user, write_json},
@@ -47,11 +47,7 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
         }
     }
     out.extend_from_slice(b",\"messages\":[");
-    for (n, (role, blocks)) in messages(endpoint, wire, request).iter().enumerate() {
-        let comma: &[u8] = if n == 0 { b"" } else { b"," };
-        let head = [comma, b"{\"role\":\"", role.as_bytes(), b"\",\"content\":["].concat();
-        out.extend_from_slice(&[&head[..], &blocks.join(&b","[..])[..], b"]}"].concat());
-    }
+    put_turns(&mut out, &messages(endpoint, wire, request), "content", |role| role);
     out.extend_from_slice(b"]}");
     out.into()
 }

@@ -17,7 +17,7 @@ use crate::model::{
     AnswerPart, Endpoint, ModelAnswer, Request, SchemaDialect, Thinking,
     answer_schema::reminder,
     attached::{halves, in_halves},
-    body::{Turns, add, is_kept, sampling, to_json, with_options},
+    body::{Turns, add, is_kept, put_turns, sampling, to_json, with_options},
     pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
     pieces::{Piece, Takes, arguments, plain_name, said_by_user, write_json},
     schema::in_dialect,
@@ -39,12 +39,8 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
         out.push(b',');
     }
     out.extend_from_slice(b"\"contents\":[");
-    for (n, (speaker, parts)) in contents(endpoint, wire, request).iter().enumerate() {
-        let comma: &[u8] = if n == 0 { b"" } else { b"," };
-        let role: &[u8] = if *speaker == "model" { b"model" } else { b"user" };
-        let head = [comma, b"{\"role\":\"", role, b"\",\"parts\":["].concat();
-        out.extend_from_slice(&[&head[..], &parts.join(&b","[..])[..], b"]}"].concat());
-    }
+    let role = |speaker| if speaker == "model" { speaker } else { "user" };
+    put_turns(&mut out, &contents(endpoint, wire, request), "parts", role);
     out.extend_from_slice(b"]}");
     out.into()
 }

@@ -16,7 +16,7 @@ use crate::{
         ThinkingField,
         answer_schema::reminder,
         attached::{halves, in_halves},
-        body::{begin, is_kept, to_json},
+        body::{begin, is_kept, put, to_json},
         pairs::{NO_RESULT, Said, paired, stray_text},
         pieces::{Piece, Takes, arguments, plain_name, said_by_user, short_id, write_json},
         schema::in_dialect,
@@ -40,7 +40,7 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
         write_json(&mut out, &tools.collect::<Value>());
     }
     out.extend_from_slice(b",\"messages\":[");
-    out.extend_from_slice(&messages(endpoint, wire, request).join(&b","[..]));
+    put(&mut out, &messages(endpoint, wire, request));
     out.extend_from_slice(b"]}");
     out.into()
 }
@@ -125,7 +125,7 @@ fn messages(endpoint: &Endpoint, wire: &str, request: &Request) -> Vec<Bytes> {
         messages.push(message("system", &*request.system));
     }
     for said in paired(&request.history) {
-        if !matches!(said, Said::Result(..) | Said::NoResult(..)) {
+        if !files.is_empty() && !matches!(said, Said::Result(..) | Said::NoResult(..)) {
             messages.extend(message_of(std::mem::take(&mut files)));
         }
         messages.push(match said {

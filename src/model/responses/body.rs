@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::model::{
     AnswerPart, Endpoint, ModelAnswer, Request, ToolResultItem,
     answer_schema::reminder,
-    body::{begin, is_kept, to_json},
+    body::{begin, is_kept, put, to_json},
     pairs::{NO_RESULT, NOTHING_EARLIER, Said, paired, stray_text},
     pieces::{NO_OUTPUT, Piece, Takes, arguments, file_piece, plain_name, said_by_user, short_id, write_json},
     schema::in_dialect,
@@ -45,7 +45,7 @@ pub(crate) fn body(endpoint: &Endpoint, wire: &str, request: &Request) -> Bytes 
         write_json(&mut out, &tools.collect::<Value>());
     }
     out.extend_from_slice(b",\"input\":[");
-    out.extend_from_slice(&items(endpoint, wire, request).join(&b","[..]));
+    put(&mut out, &items(endpoint, wire, request));
     out.extend_from_slice(b"]}");
     out.into()
 }
