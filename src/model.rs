@@ -20,6 +20,7 @@ mod answer_schema;
 mod arguments;
 mod assembly;
 mod error;
+pub(crate) mod estimate;
 pub(crate) mod governor;
 mod halves;
 pub(crate) mod price;

@@ -1,112 +1,20 @@
-//! How many tokens a text, an item or a request takes. Once a provider has given a figure for a request, that figure is used, and
-//! only the items after the request and its answer are estimated.
+//! How full a context is. Once a provider has given a figure for a request, that figure is used, and only the items after the
+//! request and its answer are estimated.
 //!
-//! The estimate counts characters by kind: four of ASCII, two of other alphabets, or two thirds of a CJK one make a token. Those
-//! are averages: real tokenisers differ by language and model, so each session learns its own factor from its provider's
-//! figures.
+//! The estimate (`model/estimate.rs`) is one of averages, so each session learns its own factor from its provider's figures.
 //!
-//! A change must keep the constants and the arithmetic: decisions depend on the estimates, so existing tapes would otherwise replay
-//! to other decisions. [`Meter`] is a stored format. No tokeniser and no network is used.
+//! A change must keep the arithmetic: decisions depend on it, so existing tapes would otherwise replay to other decisions.
+//! [`Meter`] is a stored format.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    model::{AnswerPart, Item, ToolResultItem},
-    words::{
-        message::{FilePart, Part},
-        usage::Usage,
-    },
-};
-
-/// The tokens of an image, whatever its size.
-pub(crate) const IMAGE_TOKENS: u64 = 1_200;
-
-/// The tokens of a message beside its words: role, separators, names.
-const ITEM_TOKENS: u64 = 4;
+pub use crate::model::estimate::estimated_tokens;
+pub(crate) use crate::model::estimate::{of_item, of_output, of_text};
+use crate::words::usage::Usage;
 
 /// The smallest and the largest learned factor, in thousandths: a provider that does not count in tokens must not make a session
 /// compact at every step, or never.
 const FACTOR_BOUNDS: (u64, u64) = (500, 3_000);
-
-/// Our estimate of the tokens of a text, as limits and budgets count it before a provider has said anything. Providers count
-/// otherwise.
-#[must_use]
-pub fn estimated_tokens(text: &str) -> u64 {
-    of_text(text)
-}
-
-/// The estimate for a text, rounded up; 0 for an empty one.
-#[must_use]
-pub(crate) fn of_text(text: &str) -> u64 {
-    if text.is_ascii() {
-        return (text.len() as u64).div_ceil(4);
-    }
-    let quarters: u64 = text
-        .chars()
-        .map(|c| match c {
-            '\0'..='\u{7f}' => 1,
-            c if is_cjk(c) => 6,
-            _ => 2,
-        })
-        .sum();
-    quarters.div_ceil(4)
-}
-
-fn is_cjk(c: char) -> bool {
-    matches!(c,
-        '\u{1100}'..='\u{11ff}'      // Hangul letters
-        | '\u{2e80}'..='\u{9fff}'    // radicals, kana, CJK ideographs and their punctuation
-        | '\u{a960}'..='\u{a97f}'
-        | '\u{ac00}'..='\u{d7ff}'    // Hangul syllables
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe4f}'
-        | '\u{ff00}'..='\u{ffef}'    // full-width forms
-        | '\u{1f300}'..='\u{1faff}'  // pictographs take as much
-        | '\u{20000}'..='\u{3ffff}')
-}
-
-/// The estimate for one item of a history.
-#[must_use]
-pub(crate) fn of_item(item: &Item) -> u64 {
-    ITEM_TOKENS
-        + match item {
-            Item::User(user) => user.parts.iter().map(of_part).sum(),
-            Item::Assistant(answer) => answer.parts.iter().map(of_answer_part).sum(),
-            Item::Result(result) => of_output(result),
-        }
-}
-
-/// The estimate for the result of a call.
-#[must_use]
-pub(crate) fn of_output(result: &ToolResultItem) -> u64 {
-    of_text(&result.content) + result.attachments.iter().map(of_file).sum::<u64>()
-}
-
-fn of_part(part: &Part) -> u64 {
-    match part {
-        Part::Text(text) => of_text(&text.text),
-        Part::File(file) => of_file(file),
-        _ => 0,
-    }
-}
-
-fn of_answer_part(part: &AnswerPart) -> u64 {
-    match part {
-        AnswerPart::Text { text, .. } => of_text(text),
-        // Most providers want thoughts back only beside calls; counting them always errs to the safe side.
-        AnswerPart::Reasoning { text, .. } => of_text(text),
-        AnswerPart::Call { name, input, .. } => of_text(name) + of_text(input),
-    }
-}
-
-fn of_file(file: &FilePart) -> u64 {
-    match (file.mime.starts_with("image/"), file.base64()) {
-        (true, _) => IMAGE_TOKENS,
-        // Four characters of base64 are three bytes of text.
-        (false, Some(data)) => (data.len() as u64).saturating_mul(3) / 16,
-        (false, None) => of_text(&file.url),
-    }
-}
 
 /// How full a session's context is: the provider's last figure, and the factor learned from it.
 ///
@@ -174,7 +82,13 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::UserItem;
+    use crate::{
+        model::{
+            Item, UserItem,
+            estimate::{IMAGE_TOKENS, ITEM_TOKENS, is_cjk},
+        },
+        words::message::Part,
+    };
 
     fn user(text: &str) -> Item {
         Item::User(UserItem { id: "m".into(), parts: vec![Part::text(text)], fragment: Default::default() })

@@ -257,7 +257,7 @@ impl<'a> Answering<'a> {
         let is_clean = is_settled && self.ahead.doubt.is_none();
         answer.steered = self.ahead.end(if has_calls { CALLS_COME_FIRST } else { NO_SUCCESSOR });
         let came = came.map(|(id, read)| {
-            let reads = reads(model, request, &answer, &read);
+            let reads = reads(request, &answer, &read);
             Came { id, asked: Asked::of(request), answer: shown(&answer), read, reads }
         });
         Ok((answer, is_clean.then_some(self.begun.line), came))

@@ -14,11 +14,12 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{estimate::tokens, line::Line};
+use super::line::Line;
 use crate::{
     lock::Lock,
     model::{
         AnswerPart, Dropped, History, Item, Params, Request, ToolSpec, UserItem,
+        estimate::of_text,
         responses::{is_reminded, said_usage},
     },
     words::{ids::SessionId, message::ModelRef, usage::Usage},
@@ -81,7 +82,7 @@ impl Kept {
             if let Some(usage) = said_usage(&event) {
                 return Some(Dropped { usage, estimated: false });
             }
-            written += event["delta"].as_str().map_or(0, |more| tokens(more.len()));
+            written += event["delta"].as_str().map_or(0, of_text);
         }
         Some(Dropped { usage: Usage::new(reads, written), estimated: true })
     }
