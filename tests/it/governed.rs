@@ -78,9 +78,11 @@ fn field(node: &Node, name: &str) -> Option<u64> {
 
 /// The governor's node, as soon as it is as the test wants it.
 async fn governor(runtime: &Runtime, is_so: impl Fn(&Node) -> bool) -> Node {
+    let began = std::time::Instant::now();
     loop {
         let tree = runtime.tree();
         let models = tree.find("models").unwrap();
+        assert!(began.elapsed() < Duration::from_secs(100), "no governor is as it should be:\n{tree}");
         if let Some(node) = models.children.iter().find(|node| is_so(node)) {
             return node.clone();
         }
