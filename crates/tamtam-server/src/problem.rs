@@ -283,8 +283,16 @@ by_kind! {
     CommandError => CommandError::Session(sent)
         | CommandError::Task(SpawnError::Parent(sent))
         | CommandError::Branch(BranchError::Session(sent)) => Some(sent);
-    DeleteError => _ => None;
     OperateError => _ => None;
+}
+
+impl From<DeleteError> for Problem {
+    fn from(error: DeleteError) -> Problem {
+        match error {
+            DeleteError::Open(error) => error.into(),
+            error => Problem::of(error.kind(), &error),
+        }
+    }
 }
 
 impl From<OpenError> for Problem {

@@ -67,10 +67,13 @@ async fn a_message_posted_to_another_node_is_taken_and_its_progress_is_told_ther
     // What only the node of the session knows is refused with its name.
     let of_turn = second.ask("POST", "/v1/sessions/s/messages", json!({ "text": "x", "expect_turn": 3 })).await;
     assert_eq!(of_turn.refused(), (409, "busy".to_owned()));
-    let problem = second.ask("POST", "/v1/sessions/s/pause", Value::Null).await;
-    let (detail, next) = (problem.json()["detail"].to_string(), problem.json()["next"].to_string());
-    assert_eq!(problem.refused(), (409, "busy".to_owned()));
-    assert!(detail.contains(" on one ") && next.contains("/v1/cluster"), "{detail} {next}");
+    for (method, path) in [("POST", "/pause"), ("POST", "/asks/3"), ("DELETE", "")] {
+        let body = if path == "/asks/3" { json!({ "grant": "once" }) } else { Value::Null };
+        let problem = second.ask(method, &format!("/v1/sessions/s{path}"), body).await;
+        let (detail, next) = (problem.json()["detail"].to_string(), problem.json()["next"].to_string());
+        assert_eq!(problem.refused(), (409, "busy".to_owned()), "{method} {path}");
+        assert!(detail.contains(" on one ") && next.contains("/v1/cluster"), "{method} {path}: {detail} {next}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
