@@ -66,7 +66,7 @@ pub(super) async fn acp(given: AcpArguments, environment: &Environment) -> Resul
     // An editor takes up its own sessions; those of others stay as they are.
     let unsaved = UnsavedFiles::new();
     let host = host.hook(unsaved.clone());
-    let runtime = builder(store, choice, &turn, host, environment)?.without_auto_resume().start().await?;
+    let runtime = builder(choice, &turn, host.store(store), environment)?.without_auto_resume().start().await?;
     placed.begin(&runtime);
     let mut options = options(&given.turn, &runtime, servers.names(), environment).unsaved(unsaved);
     options.models = offered;

@@ -9,6 +9,8 @@
 mod acp;
 mod hooks;
 mod mcp;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub(super) mod remote;
 mod sessions;
 mod skill;
@@ -30,6 +32,8 @@ use super::{
 pub(super) use acp::AcpArguments;
 pub(super) use hooks::{HooksArguments, HooksCommand};
 pub(super) use mcp::{McpAddArguments, McpArguments, McpCheckArguments, McpCommand};
+#[cfg(feature = "postgres")]
+pub(super) use postgres::{MigrateArguments, PostgresArguments, PostgresCommand};
 use remote::{
     AnswerArguments, AttachArguments, CrashesArguments, DrainArguments, LeverArguments, PsArguments, RemoveArguments,
     SendArguments, ServeArguments, TreeArguments,
@@ -71,6 +75,12 @@ pub(super) enum Command {
     Abort(AbortArguments),
     /// Serve sessions over HTTP, with events, levers and a page, until a signal comes
     Serve(Box<ServeArguments>),
+    /// Make the tables for `serve --postgres`, or bring them up to date
+    #[cfg(feature = "postgres")]
+    Postgres {
+        #[command(subcommand)]
+        command: PostgresCommand,
+    },
     /// Serve an editor over the Agent Client Protocol, on stdin and stdout
     Acp(Box<AcpArguments>),
     /// List the sessions that a server has awake, those that need a person first
@@ -336,6 +346,9 @@ pub(super) struct TurnArguments {
     pub(super) durability: Option<Survives>,
     #[command(flatten)]
     pub(super) store: StoreArguments,
+    /// The database that a file names, for `serve`, whose argument it is.
+    #[arg(skip)]
+    pub(super) postgres: Option<String>,
 }
 
 /// What the tape of a session survives.

@@ -93,6 +93,16 @@ impl Config {
         Ok(config)
     }
 
+    /// What the user's file and the named one say, for a command that works in no folder.
+    #[cfg(feature = "postgres")]
+    pub(super) fn of_user(environment: &Environment, named: Option<&Path>) -> Result<TurnArguments, Failure> {
+        let mut config = Config { layers: user(environment)?, ..Config::default() };
+        if let Some(path) = named {
+            config.layers.push(file::read(Layer::Named, &environment.absolute(path))?);
+        }
+        Ok(config.over(&TurnArguments::default(), None).0)
+    }
+
     /// The arguments, with the settings of the files where they are silent, and the layer that each of those came from.
     /// `of_session` is the model of a session that is there already: it keeps its own settings, so of the files only the others
     /// count.

@@ -26,6 +26,9 @@ use super::{
     note,
 };
 
+/// The variable with the database of `serve`, whose connection may have a password.
+pub(super) const POSTGRES: &str = "TAMTAM_SERVE_POSTGRES";
+
 /// The endings of the names of variables whose values are taken out of the output of tools.
 const SECRET_ENDINGS: [&str; 8] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "_PAT"];
 
@@ -109,7 +112,7 @@ impl Environment {
     /// value is a key are left out here.
     pub(super) fn tools_in(&self, sandbox: Sandbox) -> Toolbox {
         let redact = self.redact();
-        let is_plain = |(_, value): &(&String, &String)| redact.text(value) == **value;
+        let is_plain = |(name, value): &(&String, &String)| *name != POSTGRES && redact.text(value) == **value;
         let variables = self.variables.iter().filter(is_plain).map(|(name, value)| (name.into(), value.into()));
         let setup = Setup::new().environment(variables).sandbox(sandbox);
         match self.get("HOME") {
@@ -120,7 +123,8 @@ impl Environment {
 
     /// The hook that takes keys out of the output of tools: those with a known shape, and the values of secret variables.
     pub(super) fn redact(&self) -> Redact {
-        let is_named_so = |name: &str| SECRET_ENDINGS.iter().any(|ending| name.to_uppercase().ends_with(ending));
+        let is_named_so =
+            |name: &str| name == POSTGRES || SECRET_ENDINGS.iter().any(|ending| name.to_uppercase().ends_with(ending));
         let secrets = self.variables.iter().filter(|(name, value)| is_named_so(name) && is_secret(value.trim()));
         Redact::new().values(secrets.map(|(_, value)| value))
     }

@@ -33,6 +33,8 @@ mod named_file;
 mod network;
 mod one_call;
 mod output;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod progress;
 mod prompt;
 mod quirks;
@@ -109,6 +111,10 @@ async fn carry_out(command: Command, environment: &Environment) -> Result<Exit, 
         Command::Abort(arguments) => abort::abort(&arguments, environment).await,
         Command::Acp(arguments) => acp::acp(*arguments, environment).await,
         Command::Serve(arguments) => serve::serve(*arguments, environment).await,
+        #[cfg(feature = "postgres")]
+        Command::Postgres { command: arguments::PostgresCommand::Migrate(given) } => {
+            postgres::migrate(&given, environment).await
+        }
         Command::Ps(arguments) => remote::ps(&arguments, environment).await,
         Command::Tree(arguments) => remote::tree(&arguments, environment).await,
         Command::Attach(arguments) => remote::attach(&arguments, environment).await,

@@ -130,6 +130,21 @@ pub(super) fn proxy_shown(text: &str) -> String {
     }
 }
 
+/// The connection of a database for people: without its password.
+pub(super) fn database_shown(connection: &str) -> String {
+    let hidden = |text: &str| text.to_ascii_lowercase().contains("password");
+    let Some((scheme, rest)) = connection.split_once("://") else {
+        return if hidden(connection) { "host=… user=… dbname=…".to_owned() } else { connection.to_owned() };
+    };
+    let (address, query) = rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
+    // A password may have any sign but those that begin the path, or has it escaped.
+    let (user, host) = address.rsplit_once('@').map_or((None, address), |(user, host)| (Some(user), host));
+    let user = user.map(|user| format!("{}@", user.split(':').next().unwrap_or_default())).unwrap_or_default();
+    let query = query.map(|query| query.split('&').filter(|pair| !hidden(pair)).collect::<Vec<_>>().join("&"));
+    let query = query.filter(|query| !query.is_empty()).map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{scheme}://{user}{host}{query}")
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -205,5 +220,24 @@ mod tests {
         assert!(options().unwrap_err().message.contains("no PEM certificate"));
         std::fs::write(&file, "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n").unwrap();
         assert_eq!(options().unwrap().extra_roots_pem.len(), 1);
+    }
+
+    #[test]
+    fn a_connection_is_shown_without_its_password() {
+        for (connection, expected) in [
+            ("postgresql://app@db/app", "postgresql://app@db/app"),
+            ("postgresql://app:hunter2@db:5432/app", "postgresql://app@db:5432/app"),
+            (
+                "postgres://app:hunt@er2@a,b/app?target_session_attrs=read-write",
+                "postgres://app@a,b/app?target_session_attrs=read-write",
+            ),
+            ("postgres://app:hunt/er2@db/app", "postgres://app@db/app"),
+            ("postgresql://db/app?user=app&password=hunter2", "postgresql://db/app?user=app"),
+            ("postgresql://db/app?password=hunter2", "postgresql://db/app"),
+            ("host=db user=app dbname=app", "host=db user=app dbname=app"),
+            ("host=db user=app PASSWORD = 'hunter2'", "host=… user=… dbname=…"),
+        ] {
+            assert_eq!(database_shown(connection), expected);
+        }
     }
 }

@@ -93,10 +93,11 @@ pub(super) async fn ps(given: &PsArguments, environment: &Environment) -> Result
 /// Carries out `tree`.
 pub(super) async fn tree(given: &TreeArguments, environment: &Environment) -> Result<Exit, Failure> {
     let client = client_of(&given.server, environment)?;
+    let path = if given.all { "/v1/cluster" } else { "/v1/tree" };
     match given.json {
-        true => print(&format!("{}\n", client.ask(Method::GET, "/v1/tree", None).await?)),
+        true => print(&format!("{}\n", client.ask(Method::GET, path, None).await?)),
         false => {
-            let text = client.text("/v1/tree?format=text").await?;
+            let text = client.text(&format!("{path}?format=text")).await?;
             print(&text.lines().map(|line| escape::text(line) + "\n").collect::<String>())
         }
     }
@@ -168,9 +169,10 @@ pub(super) async fn abort(
     let client = client_of(given, environment)?;
     let said = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
     let aborted = client.ask(Method::POST, &format!("/v1/sessions/{id}/abort"), Some(&said)).await?;
-    print(&match aborted["recorded"] == true {
-        true => format!("session {id}: its turn is aborted\n"),
-        false => {
+    print(&match (aborted["stage"] == "accepted", aborted["recorded"] == true) {
+        (true, _) => format!("session {id}: the server that has it aborts its turn\n"),
+        (false, true) => format!("session {id}: its turn is aborted\n"),
+        (false, false) => {
             format!("session {id}: its turn is stopped; the disk has not taken the abort yet, and is asked again\n")
         }
     })

@@ -4,9 +4,14 @@
 //! taken. Interrupted turns of the store go on by themselves. SIGTERM, SIGINT and SIGHUP let running turns finish (10 s at most), end
 //! the event streams with a word about when to come back, and end the command with 0; a second signal ends it at once.
 //!
+//! With `--postgres` it is one of several servers over a database: each takes messages for every session, and goes on with those of one
+//! that is gone.
+//!
 //! A client chooses folder, profile and limits of a new session, because whoever reaches the socket is this user; what the user's
 //! rules deny stays denied. A change must keep that a session is made as `run` makes one: with the configuration of its folder, if
 //! that folder is trusted.
+
+mod tapes;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,6 +34,7 @@ use super::{
     sandboxed,
     team::Team,
 };
+use tapes::{Others, Tapes};
 
 /// The variable with the token.
 pub(super) const TOKEN: &str = "TAMTAM_SERVE_TOKEN";
@@ -39,9 +45,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Carries out `serve`.
 pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> Result<Exit, Failure> {
     let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
-    let Started { runtime, model, workspace } = started(&given.turn, environment, true).await?;
+    let Started { runtime, model, workspace, others } = started(&given.turn, Some(&given), environment).await?;
     let options = options(&given, model, workspace, environment);
-    let server = Server::new(runtime.clone()).with(options);
+    let server = others.with(Server::new(runtime.clone()).with(options));
     let bound = match (given.addr, socket(&given, environment)) {
         (Some(address), _) => Bound::tcp(address, &server).await,
         (None, socket) => Bound::unix(socket?).await,
@@ -50,6 +56,7 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
         Ok(bound) => bound,
         Err(error) => {
             drop(runtime.shutdown().await);
+            others.leave().await;
             return Err(Failure::usage(error.to_string()));
         }
     };
@@ -68,6 +75,7 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
         // What runs is cut off, as by a crash: the next `serve` goes on with it.
         () = leave => return Err(Failure::quiet(Exit::Aborted)),
     };
+    others.leave().await;
     match leftover.is_empty() {
         true => Ok(Exit::Done),
         false => Err(Failure::failed(format!("not all could be stopped: {leftover:?}"))),
@@ -79,7 +87,7 @@ pub(super) async fn serve(given: ServeArguments, environment: &Environment) -> R
 pub(super) async fn over_mcp(turn: TurnArguments, environment: &Environment) -> Result<Exit, Failure> {
     let mut signals = Signals::listen().map_err(|error| failed_to_start(&error))?;
     // The turns of others stay as they are: who is served here did not begin them.
-    let Started { runtime, workspace, .. } = started(&turn, environment, false).await?;
+    let Started { runtime, workspace, .. } = started(&turn, None, environment).await?;
     let surroundings = environment.clone();
     let make = move || {
         new_session(&NewSession::default(), &turn, &workspace, &surroundings).map_err(|failure| failure.message)
@@ -102,11 +110,15 @@ struct Started {
     runtime: Runtime,
     model: String,
     workspace: PathBuf,
+    others: Others,
 }
 
-/// Starts the runtime of a store with the user's own servers of tools.
-async fn started(given: &TurnArguments, environment: &Environment, resumes: bool) -> Result<Started, Failure> {
-    let store = config::store(environment, given)?;
+/// Starts a runtime with the user's own servers of tools: that of `serve`, which goes on with open turns, or one over the store.
+async fn started(
+    given: &TurnArguments,
+    serve: Option<&ServeArguments>,
+    environment: &Environment,
+) -> Result<Started, Failure> {
     let workspace = environment.workspace(given.setup.workspace.as_deref())?;
     let config = Config::load(environment, &workspace, given.config.as_deref())?;
     let (turn, _) = config.over(given, None);
@@ -131,8 +143,12 @@ async fn started(given: &TurnArguments, environment: &Environment, resumes: bool
     let servers = Configured::of_user(environment);
     servers.not_used.iter().for_each(|why| note(why));
     let http = turn.model.network.options(environment)?;
-    let builder = builder(store, choice, &turn, host, environment)?;
-    let runtime = if resumes { builder } else { builder.without_auto_resume() }.start().await?;
+    let tapes = match serve {
+        Some(serve) => Tapes::of(serve, &turn, environment).await?,
+        None => Tapes::Files(config::store(environment, given)?),
+    };
+    let builder = builder(choice, &turn, tapes.under(host), environment)?;
+    let runtime = if serve.is_some() { builder } else { builder.without_auto_resume() }.start().await?;
     placed.begin(&runtime);
     match servers.offer(&runtime, http).await {
         Ok((_, notes)) => notes.iter().for_each(|why| note(why)),
@@ -141,7 +157,9 @@ async fn started(given: &TurnArguments, environment: &Environment, resumes: bool
             return Err(error);
         }
     }
-    Ok(Started { runtime, model, workspace })
+    // Sessions that it takes up have the tools of these servers.
+    let others = tapes.join(&runtime);
+    Ok(Started { runtime, model, workspace, others })
 }
 
 /// Where the socket is: the named place, else one in the folder that the system makes for this user while they are logged in.

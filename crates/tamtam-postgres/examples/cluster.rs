@@ -1,8 +1,8 @@
 //! Three nodes over one database, each a process of its own. Twelve sessions are at work when one node is killed (`kill -9`); the
-//! others go on with what it had, and each message is read once. Each node serves its page, with the tree of all nodes at `/cluster`.
+//! others go on with what it had, and each message is read once. Each node serves its page, with the tree of all nodes at `/v1/cluster`.
 //!
 //! ```sh
-//! cargo run -p tamtam-postgres --example cluster -- "host=/run/postgresql user=app dbname=app"
+//! cargo run -p tamtam-postgres --features server --example cluster -- "host=/run/postgresql user=app dbname=app"
 //! ```
 //!
 //! It makes the schema `tamtam_example` there, and leaves it for you to look at. The model is scripted, so it costs nothing.
@@ -17,7 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Router, routing::get};
 use serde_json::{Value, json};
 use tamtam::{
     Delivery, MessageId, Runtime, SessionId, SessionOptions,
@@ -27,7 +26,7 @@ use tamtam::{
     tool::{Tool, ToolContext, ToolResult},
 };
 use tamtam_postgres::{Cluster, MessageProgress, Postgres, PostgresOptions, migrate};
-use tamtam_server::{Bound, Problem, Server, ServerOptions, serve_beside};
+use tamtam_server::{Bound, Server, ServerOptions, serve_beside};
 
 const NODES: [&str; 3] = ["anna", "bert", "cora"];
 const SESSIONS: usize = 12;
@@ -79,12 +78,8 @@ pub(crate) async fn node(options: &PostgresOptions) {
     let runtime = start_on(&tapes).await;
     let cluster = Arc::new(Cluster::join(&tapes, &runtime, SESSIONS_MAX));
     let (stop, stops) = tokio::sync::oneshot::channel::<()>();
-    let server = {
-        let cluster = Arc::clone(&cluster);
-        let tree = async move || -> Result<String, Problem> { Ok(cluster.tree().await?.to_string()) };
-        let options = ServerOptions::new(std::env::temp_dir());
-        Server::new(runtime.clone()).with(options).routes(Router::new().route("/cluster", get(tree)))
-    };
+    let options = ServerOptions::new(std::env::temp_dir());
+    let server = Server::new(runtime.clone()).with(options).nodes(cluster.clone());
     let bound = Bound::tcp(([127, 0, 0, 1], 0).into(), &server).await.unwrap();
     println!("node serves {}", bound.at());
     let serves = tokio::spawn(serve_beside(server, bound, async {
@@ -105,9 +100,7 @@ pub(crate) async fn node(options: &PostgresOptions) {
     drop(stop);
     serves.await.unwrap();
     runtime.shutdown().await;
-    if let Some(cluster) = Arc::into_inner(cluster) {
-        cluster.leave().await;
-    }
+    cluster.leave().await;
 }
 
 /// A node in its process. Killed at the end, if it does not end by itself.
@@ -255,7 +248,7 @@ async fn main() {
             let look = |told: &Told| {
                 if std::io::stdin().is_terminal() {
                     println!(
-                        "The pages are there until you press Enter; /cluster has the tree of all nodes: {:?}",
+                        "The pages are there until you press Enter; /v1/cluster has the tree of all nodes: {:?}",
                         told.pages
                     );
                     let _ = std::io::stdin().read_line(&mut String::new());

@@ -9,7 +9,10 @@
 //! order between nodes: the fence of the tape and the ids of the session decide. A change must keep that order, and that a node
 //! looks without being told (`PostgresOptions::look`): a notification that is lost costs time and nothing else.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tamtam::{Delivery, Message, MessageId, OpenError, Runtime, Seq, SessionId, session::TurnEnd, tape::TapeError};
 use tokio::{
@@ -28,7 +31,7 @@ const WAIT_LOOK: Duration = Duration::from_millis(50);
 /// How long a node that leaves waits until it is not shown any more.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// The most messages of one session that wait in the inbox, and the most bytes.
-const MESSAGES_MAX: i64 = 1_024;
+pub(crate) const MESSAGES_MAX: i64 = 1_024;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A refused message that is sent again is new: it has a number of its own, so that a refusal that is just being noted is not its.
@@ -96,7 +99,7 @@ pub struct Cluster {
     tasks: [AbortHandle; 2],
     leaves: Arc<Notify>,
     /// Says that the node lives, until it leaves.
-    lives: JoinHandle<()>,
+    lives: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Cluster {
@@ -110,7 +113,7 @@ impl Cluster {
         let share = Arc::new(Share::new(postgres, runtime, sessions_max, wakes));
         let takes = tokio::spawn(Arc::clone(&share).run()).abort_handle();
         let leaves = Arc::new(Notify::new());
-        let lives = tokio::spawn(Arc::clone(&share).live(Arc::clone(&leaves)));
+        let lives = Mutex::new(Some(tokio::spawn(Arc::clone(&share).live(Arc::clone(&leaves)))));
         Cluster { share, tasks: [listens, takes], leaves, lives }
     }
 
@@ -146,23 +149,37 @@ impl Cluster {
     ///
     /// As [`Cluster::send`], and if the tape cannot be read.
     pub async fn abort(&self, session: &SessionId, reason: impl Into<String>) -> Result<(), TapeError> {
+        match self.turn_of(session).await? {
+            Some(turn) => self.abort_turn(session, turn, reason.into()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The turn that runs, as the tape says.
+    pub(crate) async fn turn_of(&self, session: &SessionId) -> Result<Option<Seq>, TapeError> {
         let state = self.share.runtime.session(session).peek().await.map_err(|error| match error {
             OpenError::Tape(error) => error,
             other => TapeError::engine(other),
         })?;
-        let Some(turn) = state.turn else { return Ok(()) };
-        let body = serde_json::to_string(&(turn.id, reason.into())).map_err(TapeError::engine)?;
+        Ok(state.turn.map(|turn| turn.id))
+    }
+
+    pub(crate) async fn abort_turn(&self, session: &SessionId, turn: Seq, reason: String) -> Result<(), TapeError> {
+        let body = serde_json::to_string(&(turn, reason)).map_err(TapeError::engine)?;
         self.accept(session, MessageId::new(), ABORT, body).await
     }
 
     /// Ends this node's part, as dropping it does, and returns when the node is no longer shown in the [`tree`](Cluster::tree); after
     /// 10 s without that if the server gives no answer. A process that ends without it is shown as gone for a day. Drain and shut
-    /// the runtime down before. A dropped future has left, in the background.
-    pub async fn leave(mut self) {
+    /// the runtime down before. A dropped future has left, in the background. A second call returns at once.
+    pub async fn leave(&self) {
         self.tasks.iter().for_each(AbortHandle::abort);
         self.leaves.notify_one();
         // It does not panic, and goes on in the background; where its runtime ends, the row does by itself.
-        let _ = tokio::time::timeout(LEAVE_MAX, &mut self.lives).await;
+        let lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lives) = lives {
+            let _ = tokio::time::timeout(LEAVE_MAX, lives).await;
+        }
     }
 
     async fn accept(

@@ -8,6 +8,7 @@
 //! | [`MessageProgress`] | how far such a message came |
 //! | [`ClusterTree`] | all nodes with their sessions, and what waits for one |
 //! | [`migrate`] | makes the tables, or brings them up to date |
+//! | feature `server` | [`Cluster`] as the nodes of a server over HTTP (`tamtam_server::Server::nodes`) |
 //! | [`PostgresError`] | why the database did not do what was asked of it |
 //!
 //! The lines of a tape are rows, the same bytes with the same checksums as in files. `keeper.rs` is the connection that writes, and
@@ -24,6 +25,8 @@ mod options;
 mod pool;
 mod read;
 mod schema;
+#[cfg(feature = "server")]
+mod served;
 mod share;
 mod statements;
 mod store;

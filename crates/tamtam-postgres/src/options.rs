@@ -26,6 +26,7 @@ pub struct PostgresOptions {
     /// default, at least 1.
     pub connections: usize,
     connection: String,
+    password: Option<String>,
 }
 
 impl PostgresOptions {
@@ -43,7 +44,15 @@ impl PostgresOptions {
             deaths_max: 5,
             connections: 4,
             connection: connection.into(),
+            password: None,
         }
+    }
+
+    /// Sets the password of a connection string that has none, so that the string can stand where others read it.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> PostgresOptions {
+        self.password = Some(password.into());
+        self
     }
 
     /// Sets the [schema of the tables](#structfield.schema).
@@ -119,6 +128,9 @@ impl PostgresOptions {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return wrong("the connection string names no host: add host=…".to_owned());
         }
+        if let (None, Some(password)) = (config.get_password(), &self.password) {
+            config.password(password);
+        }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(5));
         }
@@ -131,8 +143,8 @@ impl PostgresOptions {
 
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the connection string, which may have a password.
-        let PostgresOptions { schema, node, lease, look, deaths_max, connections, connection: _ } = self;
+        // Without the password, and without the connection string, which may have one.
+        let PostgresOptions { schema, node, lease, look, deaths_max, connections, connection: _, password: _ } = self;
         let mut all = f.debug_struct("PostgresOptions");
         all.field("schema", schema).field("node", node).field("lease", lease).field("look", look);
         all.field("deaths_max", deaths_max).field("connections", connections);

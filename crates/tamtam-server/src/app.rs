@@ -19,6 +19,7 @@ use tamtam::{
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
+    nodes::Nodes,
     options::{Scope, ServerOptions},
     problem::{Answered, Problem},
     tree::Feed,
@@ -30,6 +31,8 @@ pub(crate) struct App(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) runtime: Runtime,
     pub(crate) options: ServerOptions,
+    /// The other nodes over the same tapes; none where this one is alone.
+    pub(crate) nodes: Option<Arc<dyn Nodes>>,
     /// Whether the server goes down: event streams end when it becomes true.
     pub(crate) draining: watch::Sender<bool>,
     /// A place for each event stream.
@@ -46,11 +49,12 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(runtime: Runtime, options: ServerOptions) -> App {
+    pub(crate) fn new(runtime: Runtime, options: ServerOptions, nodes: Option<Arc<dyn Nodes>>) -> App {
         let subscribers = Arc::new(Semaphore::new(options.subscribers_max.min(Semaphore::MAX_PERMITS)));
         App(Arc::new(Inner {
             runtime,
             options,
+            nodes,
             draining: watch::Sender::new(false),
             subscribers,
             tree: Feed::default(),
@@ -59,6 +63,11 @@ impl App {
 
     pub(crate) fn is_draining(&self) -> bool {
         *self.draining.borrow()
+    }
+
+    /// The nodes, for a session that this one has not awake.
+    pub(crate) fn elsewhere(&self, session: &Session) -> Option<&dyn Nodes> {
+        self.nodes.as_deref().filter(|_| !session.is_awake())
     }
 
     /// Refuses an agent that is not for this scope in the words for one that there is not.

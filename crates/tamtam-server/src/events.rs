@@ -8,6 +8,10 @@
 //! events wait in the session's ring, which is bounded and counts what it drops. The stream then says `lagged` once and ends; the
 //! client comes again with its last id, and what it missed is read from the tape.
 //!
+//! **A session that another node has is followed by its rows** ([`Nodes`](crate::Nodes)): twice a second the stream asks for its last
+//! entry, and reads on from what it has told. It has no deltas. When the session wakes here, the stream reads once more before it
+//! tells what happens live: what the other node wrote last comes first, and nothing twice.
+//!
 //! A change must keep that a stream ends with exactly one named frame (`lagged`, `draining` or `ended`), and that no id is sent for
 //! what cannot be resumed.
 
@@ -34,7 +38,9 @@ use crate::{
     answer::{Events, Frames},
     app::{App, Asked, LastEventId, Seen},
     describe::Operation,
+    messages::last_entry,
     problem::{Answered, Problem},
+    rows::{Rows, next_of},
 };
 
 /// When a client comes again whose connection broke.
@@ -172,6 +178,13 @@ pub(crate) async fn events(
     // A browser that reconnects repeats its address, so the header is newer.
     let place = last.or(asked.after).filter(|place| !place.is_empty()).map(|place| Place::read(&place)).transpose()?;
     let permit = app.subscribers.clone().try_acquire_owned().map_err(|_| Problem::too_many("event streams"))?;
+    let begins = match place {
+        Some(place) => place.after(),
+        // From now on, of what another node writes.
+        None if app.nodes.is_some() => last_entry(&app, &session).await?,
+        None => Seq::ZERO,
+    };
+    let place = place.or_else(|| app.elsewhere(&session).map(|_| Place::Entry(begins)));
     let mut events = match place {
         Some(place) => session.events_after(place.after()).await?,
         None => {
@@ -182,12 +195,16 @@ pub(crate) async fn events(
             session.events()
         }
     };
-    if asked.looks_on == Flag::On {
+    let looks_on = asked.looks_on == Flag::On;
+    if looks_on {
         events.look_on();
     }
+    let rows = app.nodes.is_some().then(|| Rows::new(&app, &session, begins, looks_on));
     let draining = app.draining.subscribe();
     let stream = Streaming {
         events,
+        rows,
+        told: None,
         turns: asked.view.map(|View::Turns| Turns::default()),
         ready: VecDeque::new(),
         place,
@@ -211,6 +228,10 @@ pub(crate) fn respond(frames: impl stream::Stream<Item = Frame> + Send + 'static
 /// One client's stream.
 struct Streaming {
     events: EventStream,
+    /// What another node may write, where there are others.
+    rows: Option<Rows>,
+    /// The last durable event that was read.
+    told: Option<EventId>,
     /// The fold of the turn view, if that is asked for.
     turns: Option<Turns>,
     /// Frames of one event that come next.
@@ -237,10 +258,18 @@ impl Streaming {
                 // First what has happened: the end of a turn that a drain waited for is told before the stream ends.
                 biased;
                 next = self.events.next() => next,
+                again = next_of(&mut self.rows, self.told) => {
+                    self.events = again;
+                    continue;
+                }
                 () = is_true(&mut self.draining) => return Some(self.last(draining())),
             };
             match next {
-                Some(Next::Event(event)) => self.ready = self.frames_of(&event),
+                Some(Next::Event(event)) => {
+                    if self.rows.as_mut().is_none_or(|rows| rows.may_tell(&event)) {
+                        self.ready = self.frames_of(&event);
+                    }
+                }
                 Some(Next::Lagged(missed)) => {
                     return Some(self.last(named("lagged", &Lagged { missed })));
                 }
@@ -261,6 +290,12 @@ impl Streaming {
 
     /// The frames of an event. Where it has several, the last one has its id: a client that breaks off between them gets all again.
     fn frames_of(&mut self, event: &Event) -> VecDeque<Frame> {
+        if event.id.is_durable() {
+            if self.told.is_some_and(|told| event.id <= told) {
+                return VecDeque::new();
+            }
+            self.told = Some(event.id);
+        }
         let mut frames: VecDeque<Frame> = match &mut self.turns {
             // Events that the client has had count for the view too.
             Some(turns) => turns.next(event).iter().map(data).collect(),

@@ -1,6 +1,10 @@
 //! The levers of one session: abort, pause, compact, fork, go back, and commands.
 
-use axum::Json;
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tamtam::{
@@ -11,7 +15,9 @@ use tamtam::{
 
 use crate::{
     answer::{Accepted, Done, Made},
-    app::{Said, Seen},
+    app::{App, Said, Seen},
+    describe::{Answers, Operation},
+    nodes::AbortPassedOn,
     problem::{Answered, Problem},
     wire::{self, NewDelivery},
 };
@@ -45,9 +51,41 @@ pub(crate) struct TurnToAbort {
     turn: Option<Seq>,
 }
 
-pub(crate) async fn abort(Seen(session): Seen, Said(meant): Said<TurnToAbort>) -> Answered<Json<Aborted>> {
+/// What an abort did.
+pub(crate) enum AbortAnswer {
+    /// The turn has ended.
+    Here(Aborted),
+    /// Another node ends it.
+    Elsewhere,
+}
+
+impl IntoResponse for AbortAnswer {
+    fn into_response(self) -> Response {
+        match self {
+            AbortAnswer::Here(aborted) => Json(aborted).into_response(),
+            AbortAnswer::Elsewhere => AbortPassedOn::new().into_response(),
+        }
+    }
+}
+
+impl Answers for AbortAnswer {
+    fn describe(operation: &mut Operation<'_>) {
+        Json::<Aborted>::describe(operation);
+        operation.answers_json::<AbortPassedOn>("202", "Another node is to do it.");
+    }
+}
+
+pub(crate) async fn abort(
+    State(app): State<App>,
+    Seen(session): Seen,
+    Said(meant): Said<TurnToAbort>,
+) -> Answered<AbortAnswer> {
     let reason = Reason { reason: meant.reason }.words();
-    Ok(Json(match meant.turn {
+    if let Some(nodes) = app.elsewhere(&session) {
+        nodes.abort(session.id(), meant.turn, reason).await?;
+        return Ok(AbortAnswer::Elsewhere);
+    }
+    Ok(AbortAnswer::Here(match meant.turn {
         Some(turn) => session.abort_turn(turn, reason).await?,
         None => session.abort(reason).await?,
     }))

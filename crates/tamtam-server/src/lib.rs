@@ -21,8 +21,8 @@
 //! Everything goes through the public API of `tamtam`; a route does what the method of the same name does. The files, in the order in
 //! which a request meets them: `serve` (connections and their limits), `guard` (host, origin, token, scope), `app` (what routes share,
 //! and how they name what they need), `routes` (the table, of which
-//! `openapi` makes the document by what `describe` reads from the handlers), then the routes: `sessions`, `messages`, `levers`, `asks`, `tasks`, `events`, `operator` (with
-//! `tree`), `whole`, `page`. `wire` reads JSON, `answer` and `problem` answer.
+//! `openapi` makes the document by what `describe` reads from the handlers), then the routes: `sessions`, `messages`, `levers`, `asks`, `tasks`, `events` (with `rows`), `operator` (with
+//! `tree`), `nodes`, `whole`, `page`. `wire` reads JSON, `answer` and `problem` answer.
 //!
 //! A change must keep this: a request sees only what its [`Scope`] has, on every route; every body, stream and wait has a bound; and a
 //! stopped server ends its streams with a word about when to come back.
@@ -35,12 +35,14 @@ mod events;
 mod guard;
 mod levers;
 mod messages;
+mod nodes;
 mod openapi;
 mod operator;
 mod options;
 mod page;
 mod problem;
 mod routes;
+mod rows;
 mod serve;
 mod sessions;
 mod tasks;
@@ -48,9 +50,12 @@ mod tree;
 mod whole;
 mod wire;
 
+use std::sync::Arc;
+
 use axum::{Router, middleware};
 use tamtam::Runtime;
 
+pub use nodes::{MessageStage, Nodes};
 pub use openapi::openapi;
 pub use options::{Denied, NewSession, RequestInfo, Scope, ServerOptions};
 pub use problem::Problem;
@@ -77,13 +82,21 @@ impl Server {
     /// A server with the default options: it makes no sessions, and shows those that there are.
     #[must_use]
     pub fn new(runtime: Runtime) -> Server {
-        Server { app: App::new(runtime, ServerOptions::default()), routes: Router::new() }
+        Server { app: App::new(runtime, ServerOptions::default(), None), routes: Router::new() }
     }
 
     /// The same server with these options.
     #[must_use]
     pub fn with(self, options: ServerOptions) -> Server {
-        Server { app: App::new(self.app.runtime.clone(), options), ..self }
+        Server { app: App::new(self.app.runtime.clone(), options, self.app.nodes.clone()), ..self }
+    }
+
+    /// The same server as one of several over the same tapes: it takes messages and aborts for sessions that another node has, and
+    /// shows all nodes at `GET /v1/cluster`. Keep the nodes; this server only asks them.
+    #[must_use]
+    pub fn nodes(self, nodes: Arc<dyn Nodes>) -> Server {
+        let (runtime, options) = (self.app.runtime.clone(), self.app.options.clone());
+        Server { app: App::new(runtime, options, Some(nodes)), ..self }
     }
 
     /// The same server with further routes of the host's. They stand behind the same checks of host, origin and token as the server's

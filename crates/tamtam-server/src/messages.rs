@@ -7,14 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tamtam::{
-    Delivery, Message, MessageId, Receipt, Seq, Session,
+    Delivery, Message, MessageId, Receipt, SendError, Seq, Session,
     session::{Ahead, MessageCursor},
 };
 
 use crate::{
     answer::{Accepted, Done},
     app::{App, Asked, Granted, InTrace, Named, Said, Seen},
-    problem::{Answered, Problem},
+    nodes::{PassedOn, pass_on},
+    problem::{Answered, Problem, is_anothers},
     wire::NewMessage,
 };
 
@@ -24,18 +25,41 @@ const PAGE: usize = 50;
 /// How often a page is read again because the session went on meanwhile.
 const LOOKS: usize = 3;
 
-/// Sends a message, and returns its receipt: then it is on the tape.
+/// What became of a message that was sent.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Sent {
+    /// It is on the tape.
+    Here(Receipt),
+    /// Another node gives it to its session.
+    Elsewhere(PassedOn),
+}
+
+/// Sends a message: on the tape where the session is awake here, else by the nodes if there are others.
 pub(crate) async fn send(
+    app: &App,
     session: &Session,
     new: &NewMessage,
     message: Message,
     delivery: Delivery,
-) -> Answered<Receipt> {
-    Ok(match (new.when_room, new.expect_turn) {
+) -> Answered<Sent> {
+    // Which turn runs is known where the session is. What waits for room does so on the way, too.
+    let nodes = app.nodes.as_deref().filter(|_| new.expect_turn.is_none());
+    if let (Some(nodes), false) = (nodes, session.is_awake()) {
+        return pass_on(nodes, session.id(), message, delivery).await.map(Sent::Elsewhere);
+    }
+    let again = nodes.map(|nodes| (nodes, message.clone()));
+    let sent = match (new.when_room, new.expect_turn) {
         (true, Some(_)) => return Err(Problem::invalid("`when_room` and `expect_turn` exclude each other")),
-        (true, None) => session.send_when_room(message, delivery).await?,
-        (false, turn) => session.send_to_turn(message, delivery, turn.map(Seq)).await?,
-    })
+        (true, None) => session.send_when_room(message, delivery).await,
+        (false, turn) => session.send_to_turn(message, delivery, turn.map(Seq)).await,
+    };
+    match (sent, again) {
+        (Err(error), Some((nodes, message))) if matches!(error, SendError::Draining) || is_anothers(&error) => {
+            pass_on(nodes, session.id(), message, delivery).await.map(Sent::Elsewhere)
+        }
+        (sent, _) => Ok(Sent::Here(sent?)),
+    }
 }
 
 pub(crate) async fn post(
@@ -44,10 +68,10 @@ pub(crate) async fn post(
     Seen(session): Seen,
     trace: InTrace,
     Said(new): Said<NewMessage>,
-) -> Answered<Accepted<Receipt>> {
+) -> Answered<Accepted<Sent>> {
     app.shows_agent(&scope, new.agent.as_deref())?;
     let (message, delivery) = (trace.of(new.message()?), new.delivery()?);
-    send(&session, &new, message, delivery).await.map(Accepted)
+    send(&app, &session, &new, message, delivery).await.map(Accepted)
 }
 
 /// Which messages are shown.
@@ -94,7 +118,7 @@ pub(crate) async fn page(
 }
 
 /// The last entry of a session's tape. Wakes nothing.
-async fn last_entry(app: &App, session: &Session) -> Answered<Seq> {
+pub(crate) async fn last_entry(app: &App, session: &Session) -> Answered<Seq> {
     if session.is_awake()
         && let Ok(state) = session.peek().await
     {

@@ -38,7 +38,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(600);
 /// The form of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Format {
+pub(crate) enum Format {
     /// As JSON.
     Json,
     /// As text for people.
@@ -130,11 +130,15 @@ pub(crate) async fn tree(
         }
         tree.roots = pruned(tree.roots, &|id| own.contains(id));
     }
+    Ok(if wants_text(asked.format, &headers) { TreeAnswer::Text(tree.to_string()) } else { TreeAnswer::Tree(tree) })
+}
+
+/// Whether a request wants text for people.
+pub(crate) fn wants_text(format: Option<Format>, headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    match asked.format {
-        Some(Format::Text) => Ok(TreeAnswer::Text(tree.to_string())),
-        None if accept.starts_with("text/plain") => Ok(TreeAnswer::Text(tree.to_string())),
-        None | Some(Format::Json) => Ok(TreeAnswer::Tree(tree)),
+    match format {
+        Some(format) => format == Format::Text,
+        None => accept.starts_with("text/plain"),
     }
 }
 

@@ -204,6 +204,19 @@ impl Problem {
         Problem { is_retryable: true, ..many }
     }
 
+    /// What only the process of the session can do, which `detail` names.
+    fn elsewhere(detail: &dyn std::fmt::Display) -> Problem {
+        let next = "ask the process that has the session, which `detail` names; GET /v1/cluster lists several nodes";
+        Problem { next, ..Problem::of(Kind::Busy, detail) }
+    }
+
+    /// There are no other nodes.
+    pub(crate) fn alone() -> Problem {
+        let detail = "this server has no other nodes: `tamtam serve --postgres URL` starts one of several";
+        let next = "start several servers over one PostgreSQL; a host gives them to `Server::nodes`";
+        Problem { next, ..Problem::not_found(detail) }
+    }
+
     /// Whether it says that the thing is not there.
     pub(crate) fn is_not_found(&self) -> bool {
         self.kind == ProblemKind::NotFound
@@ -237,6 +250,15 @@ impl IntoResponse for Problem {
     }
 }
 
+/// Whether another process has the session.
+pub(crate) fn is_anothers(error: &SendError) -> bool {
+    match error {
+        SendError::Storage(TapeError::Claimed { .. }) => true,
+        SendError::Unavailable(error) => matches!(**error, OpenError::Tape(TapeError::Claimed { .. })),
+        _ => false,
+    }
+}
+
 macro_rules! by_kind {
     ($($error:ty => $what:pat => $sent:expr;)*) => { $(impl From<$error> for Problem {
         fn from(error: $error) -> Problem {
@@ -247,6 +269,7 @@ macro_rules! by_kind {
             };
             match sent {
                 Some(SendError::Refused(Refusal::Ended)) => Problem::ended(&error),
+                Some(sent) if is_anothers(sent) => Problem::elsewhere(&error),
                 _ => Problem::of(error.kind(), &error),
             }
         }
@@ -255,15 +278,39 @@ macro_rules! by_kind {
 
 by_kind! {
     SendError => sent => Some(sent);
-    OpenError => _ => None;
     SpawnError => SpawnError::Parent(sent) => Some(sent);
     BranchError => BranchError::Session(sent) => Some(sent);
     CommandError => CommandError::Session(sent)
         | CommandError::Task(SpawnError::Parent(sent))
         | CommandError::Branch(BranchError::Session(sent)) => Some(sent);
-    DeleteError => _ => None;
     OperateError => _ => None;
-    TapeError => _ => None;
+}
+
+impl From<DeleteError> for Problem {
+    fn from(error: DeleteError) -> Problem {
+        match error {
+            DeleteError::Open(error) => error.into(),
+            error => Problem::of(error.kind(), &error),
+        }
+    }
+}
+
+impl From<OpenError> for Problem {
+    fn from(error: OpenError) -> Problem {
+        match &error {
+            OpenError::Tape(TapeError::Claimed { .. }) => Problem::elsewhere(&error),
+            _ => Problem::of(error.kind(), &error),
+        }
+    }
+}
+
+impl From<TapeError> for Problem {
+    fn from(error: TapeError) -> Problem {
+        match &error {
+            TapeError::Claimed { .. } => Problem::elsewhere(&error),
+            _ => Problem::of(error.kind(), &error),
+        }
+    }
 }
 
 macro_rules! invalid {

@@ -12,7 +12,7 @@ use crate::{
     app::App,
     asks,
     describe::{Operation, Signature},
-    events, guard, levers, messages, openapi, operator, page, sessions, tasks, whole,
+    events, guard, levers, messages, nodes, openapi, operator, page, sessions, tasks, whole,
 };
 
 /// One route.
@@ -63,6 +63,7 @@ pub(crate) fn table() -> Vec<Route> {
         get("/v1/search", whole::search, "Entries by their words."),
         get("/v1/tree", operator::tree, "The supervision tree."),
         get("/v1/tree/events", operator::events, "The tree as it changes."),
+        get("/v1/cluster", nodes::tree, "All nodes over the same tapes, with their sessions."),
         get("/v1/crashes", operator::crashes, "Crash reports, oldest first."),
         get("/v1/parked", operator::parked, "Sessions that are kept stopped."),
         get("/v1/count", operator::count, "Counts over the tree."),
@@ -87,14 +88,23 @@ pub(crate) fn table() -> Vec<Route> {
         get("/v1/sessions/{id}", sessions::look, "A session, and what it does now. Wakes nothing."),
         patch("/v1/sessions/{id}", sessions::describe, "Changes the title or the labels."),
         delete("/v1/sessions/{id}", sessions::delete, "Deletes the session for good."),
-        post("/v1/sessions/{id}/messages", messages::post, "Sends a message; the receipt says that it is on the tape."),
+        post(
+            "/v1/sessions/{id}/messages",
+            messages::post,
+            "Sends a message: it is on the tape, or accepted for the node that has the session.",
+        ),
         get("/v1/sessions/{id}/messages", messages::page, "The conversation, newest first."),
+        get("/v1/sessions/{id}/messages/{message}", nodes::progress, "How far a message came. Wakes nothing."),
         get("/v1/sessions/{id}/queue", messages::queue, "The messages that wait, next first."),
         delete("/v1/sessions/{id}/queue", messages::clear, "Takes back all that wait."),
         get("/v1/sessions/{id}/queue/{message}", messages::waiting, "One message that waits."),
         patch("/v1/sessions/{id}/queue/{message}", messages::edit, "Changes the words of a message that waits."),
         delete("/v1/sessions/{id}/queue/{message}", messages::withdraw, "Takes back a message that waits."),
-        post("/v1/sessions/{id}/abort", levers::abort, "Ends the running turn; answers when its workers are down."),
+        post(
+            "/v1/sessions/{id}/abort",
+            levers::abort,
+            "Ends the running turn; answers when its workers are down, or 202 when another node is to do it.",
+        ),
         post("/v1/sessions/{id}/end", levers::end, "Ends the session for good."),
         post("/v1/sessions/{id}/pause", levers::pause, "Nothing new starts."),
         post("/v1/sessions/{id}/resume", levers::resume, "Ends a pause."),

@@ -9,7 +9,7 @@ use axum::{Json, extract::State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use tamtam::{
-    Receipt, Seq, Session, SessionId, SessionOptions,
+    Seq, Session, SessionId, SessionOptions,
     model::Params,
     ops::{ListedSession, SessionCursor, SessionQuery},
     runtime::{Deletion, Kind},
@@ -20,7 +20,7 @@ use tamtam::{
 use crate::{
     answer::{Done, MadeOrFound},
     app::{App, Asked, Granted, InTrace, Labelled, Said, Seen, has},
-    messages::send,
+    messages::{Sent, send},
     options::{NewSession, Scope},
     problem::{Answered, Problem},
 };
@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct NewlyMade {
     session: SessionShown,
     /// That of the first message; null if none was sent.
-    receipt: Option<Receipt>,
+    receipt: Option<Sent>,
 }
 
 /// Makes a session, or finds the one of that id, and sends the first message.
@@ -53,7 +53,9 @@ pub(crate) async fn make(
         },
     };
     let receipt = match (prompt, &new.prompt) {
-        (Some((message, delivery)), Some(prompt)) => Some(send(&session, prompt, trace.of(message), delivery).await?),
+        (Some((message, delivery)), Some(prompt)) => {
+            Some(send(&app, &session, prompt, trace.of(message), delivery).await?)
+        }
         _ => None,
     };
     let made = NewlyMade { session: shown(&app, &session).await?, receipt };
@@ -63,6 +65,8 @@ pub(crate) async fn make(
 /// The session that has this id already, if it is one of the scope's.
 async fn existing(app: &App, scope: &Scope, id: &SessionId) -> Answered<Session> {
     match app.seen(scope, id.as_str()).await {
+        // Another node may have it.
+        Ok(session) if app.nodes.is_some() => Ok(session),
         Ok(_) => Ok(app.runtime.open(id).await?),
         Err(problem) if problem.is_not_found() => Err(Problem::of(Kind::Exists, &format!("the id {id} is taken"))),
         Err(problem) => Err(problem),

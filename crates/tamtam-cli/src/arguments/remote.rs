@@ -29,6 +29,13 @@ pub(crate) struct ServeArguments {
     /// Let clients crash a session's actor on purpose
     #[arg(long)]
     pub(crate) drills: bool,
+    #[cfg(feature = "postgres")]
+    #[command(flatten)]
+    pub(crate) nodes: super::PostgresArguments,
+    /// With PostgreSQL: name of this server for people and in errors, such as its address [default: the name of this machine]
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
     #[command(flatten)]
     pub(crate) turn: TurnArguments,
 }
@@ -55,6 +62,9 @@ pub(crate) struct PsArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct TreeArguments {
+    /// Show all servers that share the sessions over PostgreSQL: which live, what each has, and what waits for one
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print the tree as JSON
     #[arg(long)]
     pub(crate) json: bool,

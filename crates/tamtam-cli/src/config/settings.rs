@@ -50,7 +50,7 @@ const fn of_key(name: &'static str) -> Setting {
 }
 
 /// All settings, in the order in which they are shown.
-pub(super) const ALL: [Setting; 43] = [
+pub(super) const ALL: [Setting; 44] = [
     setting("model", "PROVIDER/MODEL", "that of the first provider with a key, else of a local server"),
     Setting {
         of_model: true,
@@ -113,6 +113,14 @@ pub(super) const ALL: [Setting; 43] = [
         ..process(setting("price", "IN/OUT in US dollars for a million tokens", "that of the catalogue"))
     },
     Setting { of_user: true, ..process(setting("store", "a folder", "tamtam in the user's data folder")) },
+    Setting {
+        of_user: true,
+        ..process(setting(
+            "postgres",
+            "the URL of a database, for serve",
+            "none: serve keeps its sessions in the store",
+        ))
+    },
     Setting { of_user: true, ..process(setting("redact", "true or false", "true")) },
     Setting { of_user: true, ..setting("instructions", "a list of files", "none") },
     process(setting("web_fetch", "true or false", "false")),
@@ -188,6 +196,7 @@ pub(super) fn set(name: &str, text: &str, turn: &mut TurnArguments) -> Result<bo
         "on_budget" => fill(&mut turn.budget.on_breach, budget::on_breach(text)?),
         "price" => fill(&mut turn.budget.price, budget::price(text)?),
         "store" => fill(&mut turn.store.store, PathBuf::from(named(text)?)),
+        "postgres" => fill(&mut turn.postgres, named(text)?),
         "redact" => match text {
             "true" => Ok(false),
             // The argument can only turn it off, too.
@@ -286,6 +295,7 @@ pub(super) fn get(name: &str, turn: &TurnArguments) -> Option<String> {
             sums.map(|sum| sum.to_string()).collect::<Vec<_>>().join("/")
         }),
         "store" => turn.store.store.as_ref().map(|store| store.display().to_string()),
+        "postgres" => turn.postgres.as_deref().map(network::database_shown),
         "redact" => turn.no_redact.then(|| "false".to_owned()),
         "instructions" => {
             let files: Vec<_> = turn.instructions.iter().map(|file| file.display().to_string()).collect();

@@ -32,7 +32,7 @@ fn every_setting_is_read_and_shown() {
     let text = "model = 'anthropic/x'\nfallback = ['a/b', 'c/d on auth,network']\nbase_url = 'http://127.0.0.1:9/v1'\napi = 'responses'\nfirst_timeout = 900\n\
                 images = true\nreasoning_back = 'with_calls'\nthinking = 'high'\ntemperature = 0.5\ntop_p = 1\noutput_schema = '/s.json'\nagent = 'build'\npermission = 'edits'\n\
                 max_steps = 7\nbudget_usd = 0.5\nbudget_tokens = 1000\non_budget = 'stop'\nprice = '3/15'\n\
-                store = 'tapes'\nredact = false\ninstructions = ['RULES.md']\nweb_fetch = true\nplanning = true\nread_loop = true\ndurability = 'power'\n\
+                store = 'tapes'\npostgres = 'postgresql://app:hunter2@db/app'\nredact = false\ninstructions = ['RULES.md']\nweb_fetch = true\nplanning = true\nread_loop = true\ndurability = 'power'\n\
                 proxy = 'http://127.0.0.1:8/'\nca = '/ca.pem'\nask_limit = '90s'\n\
                 [quirks]\nmax_tokens = 'max_completion_tokens'\nstream_options = false\nschema = 'gemini'\nthinking = 'switch'\n\
                 answer = 'json'\ncache_marks = true\nwebsocket = true\nimage_bytes_max = 1000\n\
@@ -72,6 +72,7 @@ fn every_setting_is_read_and_shown() {
         "stop",
         "$3.0000/$15.0000",
         "/c/tapes",
+        "postgresql://app@db/app",
         "false",
         "/c/RULES.md",
         "true",
@@ -150,7 +151,7 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
     for (text, expected) in [
         (
             "\nmodle = 'a/b'",
-            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, fallback, base_url, api, first_timeout, images, reasoning_back, thinking, temperature, top_p, quirks.max_tokens, quirks.stream_options, quirks.schema, quirks.thinking, quirks.answer, quirks.cache_marks, quirks.websocket, quirks.image_bytes_max, rate_limits.requests, rate_limits.requests_per_minute, rate_limits.tokens_per_minute, output_schema, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, redact, instructions, web_fetch, planning, read_loop, durability, proxy, ca, ask_limit, sandbox.mode, sandbox.network, sandbox.read, sandbox.write, rules)",
+            "line 2: modle: unknown setting `modle`; did you mean `model`? (known: model, fallback, base_url, api, first_timeout, images, reasoning_back, thinking, temperature, top_p, quirks.max_tokens, quirks.stream_options, quirks.schema, quirks.thinking, quirks.answer, quirks.cache_marks, quirks.websocket, quirks.image_bytes_max, rate_limits.requests, rate_limits.requests_per_minute, rate_limits.tokens_per_minute, output_schema, agent, permission, max_steps, budget_usd, budget_tokens, on_budget, price, store, postgres, redact, instructions, web_fetch, planning, read_loop, durability, proxy, ca, ask_limit, sandbox.mode, sandbox.network, sandbox.read, sandbox.write, rules)",
         ),
         ("max-steps = 3", "did you mean `max_steps`?"),
         ("max_steps = 0", "line 1: max_steps: 0 must be 1 or more: write a number of model requests, 1 or more"),
@@ -183,7 +184,7 @@ fn what_is_wrong_is_named_by_file_line_and_field() {
 /// Where tapes go and whether keys are taken out is the user's, also in a project that is trusted.
 #[test]
 fn a_project_cannot_move_the_tapes_or_show_keys() {
-    for text in ["store = '/tmp/x'", "redact = false"] {
+    for text in ["store = '/tmp/x'", "redact = false", "postgres = 'host=db user=x'"] {
         assert!(wrong(Layer::Project, text).contains("a project cannot set this"), "{text}");
         assert!(parse(Layer::Named, Path::new("x"), text).is_ok(), "{text}");
     }

@@ -109,6 +109,9 @@ fn table<const N: usize>(rows: impl Iterator<Item = [String; N]>) -> String {
 
 /// What became of a message.
 pub(super) fn receipt(id: &SessionId, receipt: &Value) -> String {
+    if receipt["stage"] == "accepted" {
+        return format!("session {id}: message {} goes to the server that has the session", text(&receipt["message"]));
+    }
     let became = match &receipt["disposition"] {
         Value::String(word) if word == "started" => "begins a turn".to_owned(),
         Value::String(word) if word == "steering" => "goes to the running turn".to_owned(),
@@ -182,5 +185,7 @@ mod tests {
         assert_eq!(said(json!("started")), "session a: message m begins a turn (entry 3)");
         assert_eq!(said(json!("steering")), "session a: message m goes to the running turn (entry 3)");
         assert_eq!(said(json!({ "queued": { "before": 2 } })), "session a: message m waits behind 2 (entry 3)");
+        let passed_on = receipt(&id, &json!({ "message": "m", "stage": "accepted" }));
+        assert_eq!(passed_on, "session a: message m goes to the server that has the session");
     }
 }

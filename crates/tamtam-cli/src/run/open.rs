@@ -429,13 +429,12 @@ async fn start(
     let Choice { model, key_from, base_url, takes, found, .. } = &choice;
     let (key_from, base_url, found) = (key_from.clone(), base_url.clone(), found.clone());
     let hints = Hints { key_from, base_url, takes: *takes, found, model: model.clone() };
-    let runtime = builder(store, choice, given, host, environment)?.without_auto_resume().start().await?;
+    let runtime = builder(choice, given, host.store(store), environment)?.without_auto_resume().start().await?;
     Ok((runtime, hints))
 }
 
-/// The builder of a runtime over a store, with what the arguments say of it.
+/// The builder of a runtime over the store of the host, with what the arguments say of it.
 pub(crate) fn builder(
-    store: PathBuf,
     choice: Choice,
     given: &TurnArguments,
     host: Builder,
@@ -447,8 +446,7 @@ pub(crate) fn builder(
         Some(Survives::Power) => Durability::Power,
     };
     let prices = given.budget.price.map(|price| (model.clone(), price));
-    let builder =
-        host.store(store).durability(durability).prices(prices).models(models, model).watch(Environment::watch());
+    let builder = host.durability(durability).prices(prices).models(models, model).watch(Environment::watch());
     // Before the one that takes keys out, which sees what the hints quote.
     let builder = with_instructions(with_hints(builder, given), given, environment);
     let builder = match given.web_fetch {

@@ -19,6 +19,8 @@ mod killed;
 pub(crate) mod lab;
 mod loops;
 mod mcp;
+#[cfg(feature = "postgres")]
+mod nodes;
 mod operator;
 mod plan;
 mod program;

@@ -29,11 +29,11 @@ fn id() -> SessionId {
 pub(crate) struct Node {
     pub(crate) engine: Engine<tamtam_postgres::Postgres>,
     pub(crate) runtime: Runtime,
-    tools: Tools,
+    pub(crate) tools: Tools,
     pub(crate) cluster: Arc<Cluster>,
 }
 
-async fn join(options: &PostgresOptions, name: &str) -> Node {
+pub(crate) async fn join(options: &PostgresOptions, name: &str) -> Node {
     join_with(options, name, 100).await
 }
 

@@ -49,7 +49,7 @@ fn look(told: &cluster::Told) {
         assert!(comes_true(is_shown), "{session} is in no tree");
     }
     let survivor = told.went_on.values().next().unwrap();
-    let tree = ask(&told.pages[survivor.as_str()], "/cluster");
+    let tree = ask(&told.pages[survivor.as_str()], "/v1/cluster?format=text");
     assert!(tree.contains("gone") && tree.contains(survivor.as_str()), "{tree}");
 }
 

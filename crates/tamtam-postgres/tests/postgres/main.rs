@@ -7,7 +7,8 @@
 //! | `ownership.rs` | who has a session: leases, epochs, hand-overs |
 //! | `processes.rs` | a node in a process of its own is killed, or stands still |
 //! | `cluster.rs` | any node takes messages for any session |
-//! | `example.rs` | `examples/cluster.rs`, played to its end |
+//! | `example.rs` | `examples/cluster.rs`, played to its end; with the feature `server` |
+//! | `served.rs` | nodes behind HTTP; with the feature `server` |
 //! | `lost.rs` | a node learns that a session is another's: its work ends at once |
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
 //! | `nodes.rs` | the tree of all nodes |
@@ -18,6 +19,7 @@
 
 mod cluster;
 mod engines;
+#[cfg(feature = "server")]
 mod example;
 mod faults;
 mod halfway;
@@ -26,6 +28,8 @@ mod moved;
 mod nodes;
 mod ownership;
 mod processes;
+#[cfg(feature = "server")]
+mod served;
 mod server;
 mod sessions;
 mod support;

@@ -558,3 +558,31 @@ async fn the_document_of_the_interface_is_open() {
     assert_eq!(lab.ask("GET", "/v1", Value::Null).await.refused(), (401, "unauthorized".into()));
     lab.end().await;
 }
+
+/// A server alone says how it would be one of several; and how far its messages came.
+#[tokio::test]
+async fn a_server_alone_shows_no_other_nodes_and_how_far_its_messages_came() {
+    let lab = Lab::new().await;
+    let alone = lab.ask("GET", "/v1/cluster", Value::Null).await;
+    assert_eq!(alone.refused(), (404, "not_found".into()));
+    assert!(alone.json()["detail"].as_str().unwrap().contains("tamtam serve --postgres"), "{alone:?}");
+    lab.session("s").await;
+    let mut events = lab.events("/v1/sessions/s/events", "").await;
+    let stage = async |id: &str| lab.ask("GET", &format!("/v1/sessions/s/messages/{id}"), Value::Null).await;
+    lab.post("/v1/sessions/s/messages", json!({ "id": "m1", "text": "gate" })).await;
+    lab.gate.entered.notified().await;
+    lab.post("/v1/sessions/s/messages", json!({ "id": "m2", "text": "hello" })).await;
+    assert_eq!(stage("m1").await.json()["stage"], "running");
+    assert_eq!(stage("m2").await.json(), json!({ "stage": "waiting", "on_hold": false }));
+    lab.gate.open();
+    for _ in 0..2 {
+        events.until("turn_finished").await;
+    }
+    let over = stage("m2").await.json();
+    assert_eq!(
+        (&over["stage"], &over["outcome"], &over["text"]),
+        (&json!("over"), &json!("done"), &json!("echo: hello"))
+    );
+    assert_eq!(stage("nobody").await.refused(), (404, "not_found".into()));
+    lab.end().await;
+}

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::lab::{Lab, Live};
 
 /// Sends a request and reads the answer: its status and its body.
-fn ask(mut socket: impl std::io::Read + std::io::Write, request: &str, body: &Value) -> (u16, Value) {
+pub(super) fn ask(mut socket: impl std::io::Read + std::io::Write, request: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let length = body.len();
     let headers = "host: localhost\r\ncontent-type: application/json\r\nconnection: close";
@@ -22,7 +22,7 @@ fn ask(mut socket: impl std::io::Read + std::io::Write, request: &str, body: &Va
 }
 
 /// Where the server says that it listens.
-fn address(live: &mut Live) -> String {
+pub(super) fn address(live: &mut Live) -> String {
     let line = live.line();
     line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
 }
