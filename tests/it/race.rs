@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -19,23 +19,22 @@ use tamtam::{
 
 /// Rounds of all four tools; the thread flips some thousand times meanwhile.
 const ROUNDS: usize = 300;
+const ROUNDS_MAX: usize = 20 * ROUNDS;
 
 const SECRET: &str = "the secret of outside";
 
 /// Swaps `name` between what stands in `inside` and a link to `outside`, until it is told to stop. Counts the swaps.
-fn flip(workspace: &Path, name: &str, inside: &str, outside: &Path, stop: &AtomicBool) -> usize {
+fn flip(workspace: &Path, name: &str, inside: &str, outside: &Path, stop: &AtomicBool, flips: &AtomicUsize) {
     let (here, aside, link) = (workspace.join(name), workspace.join(inside), workspace.join(format!("{name}.link")));
-    let mut flips = 0;
     while !stop.load(Ordering::Relaxed) {
         // Each step is one rename, so that the name is always something.
         let _ = fs::remove_file(&link);
         if symlink(outside, &link).is_ok() && fs::rename(&here, &aside).is_ok() && fs::rename(&link, &here).is_ok() {
-            flips += 1;
+            flips.fetch_add(1, Ordering::Relaxed);
         }
         let _ = fs::remove_file(&here);
         let _ = fs::rename(&aside, &here);
     }
-    flips
 }
 
 async fn call(tools: &Toolbox, name: &str, arguments: Value, context: &ToolContext) -> ToolResult {
@@ -54,20 +53,24 @@ async fn nasty_01_a_flipped_link_lets_no_file_tool_out_of_the_workspace() {
     fs::write(outside.path().join("only-outside"), SECRET).unwrap();
     fs::write(outside.path().join("single"), format!("{SECRET}\ninside\n")).unwrap();
 
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, flips) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let flipping = [
         ("folder", "folder.aside", outside.path().join("folder")),
         ("single", "single.aside", outside.path().join("single")),
     ]
     .map(|(name, aside, target)| {
-        let (workspace, stop) = (workspace.path().to_path_buf(), stop.clone());
-        std::thread::spawn(move || flip(&workspace, name, aside, &target, &stop))
+        let (workspace, stop, flips) = (workspace.path().to_path_buf(), stop.clone(), flips.clone());
+        std::thread::spawn(move || flip(&workspace, name, aside, &target, &stop, &flips))
     });
 
     let tools = Setup::new().full();
     let context = ToolContext::detached(workspace.path().to_path_buf(), workspace.path().join("spill"));
     let mut shown = String::new();
-    for round in 0..ROUNDS {
+    // More of them where the disk holds up the thread.
+    for round in 0..ROUNDS_MAX {
+        if round >= ROUNDS && flips.load(Ordering::Relaxed) > ROUNDS {
+            break;
+        }
         for path in ["folder/file", "single"] {
             let text = format!("round {round}\ninside\n");
             for (name, arguments) in [
@@ -81,8 +84,9 @@ async fn nasty_01_a_flipped_link_lets_no_file_tool_out_of_the_workspace() {
         }
     }
     stop.store(true, Ordering::Relaxed);
-    let flips: usize = flipping.into_iter().map(|thread| thread.join().unwrap()).sum();
+    flipping.into_iter().for_each(|thread| thread.join().unwrap());
 
+    let flips = flips.load(Ordering::Relaxed);
     assert!(flips > ROUNDS, "the links were flipped only {flips} times");
     assert!(!shown.contains(SECRET) && !shown.contains("only-outside"));
     let outside_now = |name: &str| fs::read_to_string(outside.path().join(name)).unwrap();

@@ -320,6 +320,7 @@ async fn steering_the_parent_kills_no_child() {
         for name in ["front", "behind"] {
             soon(lab.model.barrier(name).reached()).await;
         }
+        until(async || lab.results().await.len() == 1).await;
         lab.parent.send("something else", Delivery::Steer(steering)).await.unwrap();
         if !stopped {
             lab.model.barrier("front").release();
