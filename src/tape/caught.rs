@@ -65,6 +65,10 @@ impl TapeStore for Caught {
         self.call("summary", |engine| engine.summary(session))?
     }
 
+    fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        self.call("summaries", |engine| engine.summaries())?
+    }
+
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         self.call("sound_end", |engine| engine.sound_end(session))?
     }

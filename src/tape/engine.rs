@@ -140,6 +140,22 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// A session, summarized from its first and its last entry.
     fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError>;
 
+    /// All sessions, sorted, each as [`summary`](TapeStore::summary) gives it, with those that are marked as hidden; one that cannot be
+    /// read as [`SessionSummary::unread`]. The default asks for each by itself. An engine for which a question is a round trip answers
+    /// for all of them at once.
+    fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        let mut all = Vec::new();
+        for session in self.names()? {
+            match self.summary(&session) {
+                Ok(summary) => all.push(summary),
+                // The session was deleted in between.
+                Err(TapeError::Missing { .. }) => {}
+                Err(_) => all.push(SessionSummary::unread(session)),
+            }
+        }
+        Ok(all)
+    }
+
     /// The last entry that a fork can continue from. The default is right for an engine whose entries cannot be damaged.
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         let seq = self.summary(session)?.seq;

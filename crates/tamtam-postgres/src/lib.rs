@@ -27,6 +27,7 @@ mod schema;
 mod share;
 mod statements;
 mod store;
+mod summary;
 mod tape;
 mod thread;
 mod tree;

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use tamtam::{
     Seq, SessionId,
     tape::{
-        Anchor, Forked, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeLines,
-        TapePiece, TapeStore, TapeWriter,
+        Anchor, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeLines, TapePiece,
+        TapeStore, TapeWriter,
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
@@ -70,16 +70,6 @@ pub struct Postgres {
 
 /// How many entries of a long range are read with one statement.
 const PIECE: i64 = 512;
-
-const SUMMARY: &str = "
-select first.time, case when s.first_part > 1 then first.line end, last.seq, last.time, last.bytes, s.after_seq, s.after_sum,
-    first.anchor, first.seq
-from $schema.sessions s
-left join lateral (
-    select seq, time, anchor, line from $schema.entries where session = s.session order by seq limit 1) first on true
-left join lateral (
-    select seq, time, bytes from $schema.entries where session = s.session order by seq desc limit 1) last on true
-where s.session = $1";
 
 const POSITION: &str = "
 select e.time, e.more, e.sum, e.anchor, p.seq, p.time from $schema.entries e
@@ -322,21 +312,11 @@ impl TapeStore for Postgres {
     }
 
     fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
-        self.node.pool.run("read a summary", async |client| {
-            let row = client.query_opt(&self.sql(SUMMARY), &[&session.as_str()]).await?;
-            let row = row.ok_or_else(|| TapeError::Missing { session: session.clone() })?;
-            let mut summary = SessionSummary::new(session.clone());
-            summary.created = row.get::<_, Option<i64>>(0).map(millis);
-            summary.last = row.get::<_, Option<i64>>(3).map(millis);
-            summary.seq = row.get::<_, Option<i64>>(2).map_or(Seq::ZERO, seq);
-            summary.bytes = row.get::<_, Option<i64>>(4).and_then(|bytes| bytes.try_into().ok()).unwrap_or(0);
-            if let Some(first) = row.get::<_, Option<i64>>(8).filter(|_| row.get::<_, Option<&str>>(1).is_some()) {
-                let mut entries = Vec::new();
-                self.read(client, session, (first, first), &mut entries).await?;
-                summary.from = entries.first().and_then(Forked::of);
-            }
-            Ok(summary)
-        })
+        self.read_summary(session)
+    }
+
+    fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        self.read_summaries()
     }
 
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {

@@ -10,6 +10,7 @@
 //! | `example.rs` | `examples/cluster.rs`, played to its end |
 //! | `lost.rs` | a node learns that a session is another's: its work ends at once |
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
+//! | `lists.rs` | all sessions at once |
 //! | `nodes.rs` | the tree of all nodes |
 //! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
 //! | `halfway.rs` | an import that is under way, and everybody else |
@@ -21,6 +22,7 @@ mod engines;
 mod example;
 mod faults;
 mod halfway;
+mod lists;
 mod lost;
 mod moved;
 mod nodes;
