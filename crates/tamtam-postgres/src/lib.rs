@@ -32,6 +32,7 @@ mod tape;
 mod thread;
 mod tree;
 mod whole;
+mod words;
 
 pub use cluster::{Cluster, MessageProgress};
 pub use error::PostgresError;

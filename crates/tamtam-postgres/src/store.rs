@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use tamtam::{
     Seq, SessionId,
+    session::Labels,
     tape::{
-        Anchor, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeLines, TapePiece,
-        TapeStore, TapeWriter,
+        Anchor, EntryWords, FoundEntry, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry,
+        TapeError, TapeLines, TapePiece, TapeStore, TapeWriter, UnreadTape, WantedWords,
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
@@ -353,7 +354,13 @@ impl TapeStore for Postgres {
         self.node.pool.run("set a mark", async |client| {
             let transaction = client.transaction().await?;
             match mark {
-                Mark::Hidden => self.lock_free(&transaction, session).await?,
+                Mark::Hidden => {
+                    self.lock_free(&transaction, session).await?;
+                    for table in ["words", "indexed"] {
+                        let sql = self.sql(&format!("delete from $schema.{table} where session = $1"));
+                        transaction.execute(&sql, &[&session.as_str()]).await?;
+                    }
+                }
                 // Either before an erasure looks at the marks, or not at all.
                 _ => {
                     let lock = self.sql("select from $schema.sessions where session = $1 for share");
@@ -412,6 +419,18 @@ impl TapeStore for Postgres {
         pieces: &mut dyn Iterator<Item = Result<TapePiece, TapeError>>,
     ) -> Result<(), TapeError> {
         self.write_whole(session, pieces)
+    }
+
+    fn unread_words(&self, after: Option<&SessionId>, most: usize) -> Result<Vec<UnreadTape>, TapeError> {
+        self.unread(after, most)
+    }
+
+    fn put_words(&self, tape: &UnreadTape, words: &[EntryWords], labels: Option<&Labels>) -> Result<(), TapeError> {
+        self.put(tape, words, labels)
+    }
+
+    fn find_words(&self, wanted: &WantedWords) -> Result<Vec<FoundEntry>, TapeError> {
+        self.find(wanted)
     }
 
     fn settle(&self, limit: Duration) -> bool {

@@ -12,6 +12,7 @@
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
 //! | `lists.rs` | all sessions at once |
 //! | `nodes.rs` | the tree of all nodes |
+//! | `words.rs` | the index of words: what a search reads, and what a deletion leaves |
 //! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
 //! | `halfway.rs` | an import that is under way, and everybody else |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
@@ -31,3 +32,4 @@ mod processes;
 mod server;
 mod sessions;
 mod support;
+mod words;
