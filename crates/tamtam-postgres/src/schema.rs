@@ -108,6 +108,9 @@ create table $schema.indexed (
     epoch bigint not null,
     labels jsonb not null
 );
+create function $schema.few_words(wanted tsquery, most integer) returns bigint language sql stable
+    set enable_seqscan = off set enable_indexscan = off
+    as 'select count(*) from (select from $schema.words where words @@ wanted limit most) few';
 "#,
 ];
 

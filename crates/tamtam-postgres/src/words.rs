@@ -6,9 +6,9 @@
 //! ```
 //!
 //! An append writes nothing here. A session at rest, with the epoch that its row of `indexed` names, has no new entries, because an
-//! entry needs a claim and a claim another epoch; of all others the last entry is looked at. Both
-//! tables go with the row of `sessions`, whoever deletes it. A change must keep: words go in under a lock of that row, so that an
-//! erasure comes before, and nothing is put in, or behind, and removes it.
+//! entry needs a claim and a claim another epoch; of all others the last entry is looked at. Both tables go with the row of
+//! `sessions`, whoever deletes it. A change must keep: words go in under a lock of that row, so that an erasure comes before, and
+//! nothing is put in, or behind, and removes it.
 
 use tamtam::{
     Seq, SessionId,
@@ -52,19 +52,28 @@ set through = excluded.through, epoch = excluded.epoch,
     labels = case when $8::text is null then i.labels else excluded.labels end
 where i.through < excluded.through";
 
-/// The lines of what was found, up to [`BYTES_MAX`] and one more.
+/// Whether more than [`FEW`] rows have the words, by the index alone: of rare words the planner knows nothing.
+const IS_COMMON: &str = "select $schema.few_words($1::text::tsquery, $2::integer + 1) > $2";
+
+/// The lines of what was found, up to [`BYTES_MAX`] and one more. A few rows are all found by their words and then sorted
+/// (`materialized`); of common words, the newest rows are looked at until there are enough (`not materialized`).
 const FIND: &str = "
+with w as $how (
+    select place, session, seq from $schema.words where words @@ $1::text::tsquery and place between $2 and $3)
 select place, session, anchor, line from (
     select f.place, f.session, f.seq, e.anchor, e.line,
         sum(octet_length(e.line)) over (order by f.place desc, f.session desc) - octet_length(e.line) as before
     from (
-        select w.place, w.session, w.seq from $schema.words w
+        select w.place, w.session, w.seq from w
         join $schema.indexed i on i.session = w.session
-        where w.words @@ $1::text::tsquery and w.place between $2 and $3 and i.labels @> $4::text::jsonb
+        where i.labels @> $4::text::jsonb
             and not exists (select from $schema.marks m where m.mark = 'hidden' and m.session = w.session)
         order by w.place desc, w.session desc limit $5) f
     join $schema.entries e on e.session = f.session and e.seq = f.seq) found
 where before < $6 order by place desc, session desc";
+
+/// How many rows are sorted to find the newest ones.
+const FEW: i32 = 5_000;
 
 /// How many bytes of lines one search reads at once.
 const BYTES_MAX: i64 = 4 * 1024 * 1024;
@@ -110,7 +119,9 @@ impl Postgres {
         let words = expression(wanted);
         let values: [&(dyn ToSql + Sync); 6] = [&words, &wanted.from, &wanted.through, &labels, &most, &BYTES_MAX];
         self.node.pool.run("search by words", async |client| {
-            let rows = client.query(&self.sql(FIND), &values).await?;
+            let is_common: bool = client.query_one(&self.sql(IS_COMMON), &[&words, &FEW]).await?.get(0);
+            let how = if is_common { "not materialized" } else { "materialized" };
+            let rows = client.query(&self.sql(&FIND.replace("$how", how)), &values).await?;
             let found = |row: &tokio_postgres::Row| {
                 let (session, entry) = (row.get::<_, &str>(1).parse().ok()?, TapeLines::entry_of(row.get(3))?);
                 Some(FoundEntry::new(row.get(0), session, row.get::<_, &str>(2), entry))
