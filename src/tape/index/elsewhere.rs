@@ -177,13 +177,11 @@ fn hit(found: FoundEntry, text: &str, query: &Query, terms: &[Term]) -> Hit {
     Hit { session, seq, kind, anchor, time, snippet: snippet(text, terms), entry }
 }
 
-/// At most so many entries with their texts, largest place first; and the place to go on from, if there may be more.
-fn gather(
-    store: &dyn TapeStore,
-    mut wanted: WantedWords,
-    terms: &[Term],
-    most: usize,
-) -> Result<(Vec<(FoundEntry, String)>, Option<i64>), TapeError> {
+/// Entries with their texts, and the place to go on from, if there may be more.
+type Gathered = (Vec<(FoundEntry, String)>, Option<i64>);
+
+/// At most so many entries, largest place first.
+fn gather(store: &dyn TapeStore, mut wanted: WantedWords, terms: &[Term], most: usize) -> Result<Gathered, TapeError> {
     // Where the text decides, many of those with the words may not have the phrase.
     let is_looked_at = terms.iter().any(|term| term.tokens.len() > 1);
     let mut got: Vec<(FoundEntry, String)> = Vec::new();

@@ -216,14 +216,17 @@ async fn a_search_follows_what_is_said_labelled_forked_and_deleted() {
             (sorted(query("word")).await, sorted(query("another")).await),
             (vec!["none".to_owned()], vec!["one".to_owned()])
         );
-        // After a sleep, and in a later runtime.
-        runtime.passivate(&"none".parse().unwrap()).await.unwrap();
-        assert_eq!(sorted(query("word")).await, ["none"]);
-        say(&runtime.session(&"none".parse().unwrap()), "one more word").await;
-        assert_eq!(sorted(query("word")).await, ["none", "none"]);
+        // What is said behind a search, before a sleep and after it, and in a later runtime.
+        let none = runtime.session(&"none".parse().unwrap());
+        say(&none, "one more word").await;
+        runtime.passivate(none.id()).await.unwrap();
+        assert_eq!(sorted(query("word")).await, ["none"; 2]);
+        say(&none, "and a word").await;
+        assert_eq!(sorted(query("word")).await, ["none"; 3]);
+        drop(none);
         assert!(runtime.shutdown().await.is_empty());
         let (runtime, _) = engine.start().await;
-        assert_eq!(found(&runtime, query("word")).await, ["none", "none"]);
+        assert_eq!(found(&runtime, query("word")).await, ["none"; 3]);
         assert!(runtime.shutdown().await.is_empty());
     })
     .await;
