@@ -376,10 +376,14 @@ impl Runtime {
     /// found once they are on the tape.
     ///
     /// # Errors
-    /// If the query is empty or too long; if the index cannot be used; [`TapeError::NoIndex`] over an engine without one.
+    /// If the query is empty or too long; if the index cannot be used; [`TapeError::NoIndex`] over an engine
+    /// that keeps none.
     #[cfg(feature = "sqlite")]
     pub async fn search(&self, query: crate::tape::Query) -> Result<crate::tape::Page, OpenError> {
-        let search = move |shared: &Shared| Ok(shared.store.files().ok_or(TapeError::NoIndex)?.search(&query)?);
+        let search = move |shared: &Shared| match shared.store.files() {
+            Some(files) => Ok(files.search(&query)?),
+            None => Ok(crate::tape::search_in(&*shared.store, &query)?),
+        };
         self.inner.shared.blocking(search).await
     }
 

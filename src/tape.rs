@@ -36,6 +36,7 @@ mod handle;
 mod import;
 #[cfg(feature = "sqlite")]
 mod index;
+mod indexed;
 mod labels;
 mod layout;
 pub(crate) mod line;
@@ -72,7 +73,8 @@ pub use import::{ImportOptions, Imported, ImportedFrom};
 #[cfg(feature = "sqlite")]
 pub use index::{BadCursor, CaughtUp, Cursor, Hit, Index, Order, Page, Query, Rebuilt, Rows, Snippet};
 #[cfg(feature = "sqlite")]
-pub(crate) use index::{Fold, SessionRow, SessionRows};
+pub(crate) use index::{Fold, SessionRow, SessionRows, search_in};
+pub use indexed::{EntryWords, FoundEntry, UnreadTape, WantedWords};
 pub(crate) use labels::newest_labels;
 pub(crate) use layout::{new_file, plain_anchor_name as anchor_name_of, read_bytes};
 pub use line::LINE_BYTES_MAX;

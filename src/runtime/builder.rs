@@ -84,7 +84,7 @@ impl Builder {
     /// | an output that is too large for the model is kept in a file | what is cut off is lost; the result says so |
     /// | what files held before calls changed them is kept | it is not, so they cannot be put back; a plan names each |
     /// | a ledger lets the next runtime end processes of a killed host | only the watcher ends them, at once: `Builder::watch` |
-    /// | `Runtime::search` | [`TapeError::NoIndex`] |
+    /// | `Runtime::search` | [`TapeError::NoIndex`], unless the engine keeps an index of words |
     ///
     /// Tools work on real files in either case. The tapes take memory until they are removed
     /// ([`Runtime::sweep`](crate::Runtime::sweep)), 512 MiB and 100,000 sessions at most. Beyond that, new entries and sessions

@@ -12,10 +12,12 @@ use std::{
 };
 
 use super::{
-    Anchor, LoadedTape, Mark, Notify, Position, SessionSummary, SoundEnd, TapeEntry, TapeError, TapeStore, TapeWriter,
+    Anchor, EntryWords, FoundEntry, LoadedTape, Mark, Notify, Position, SessionSummary, SoundEnd, TapeEntry, TapeError,
+    TapeStore, TapeWriter, UnreadTape, WantedWords,
 };
 use crate::words::{
     ids::{Seq, SessionId},
+    labels::Labels,
     panic_text,
 };
 
@@ -65,6 +67,10 @@ impl TapeStore for Caught {
         self.call("summary", |engine| engine.summary(session))?
     }
 
+    fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        self.call("summaries", |engine| engine.summaries())?
+    }
+
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         self.call("sound_end", |engine| engine.sound_end(session))?
     }
@@ -83,6 +89,18 @@ impl TapeStore for Caught {
 
     fn marks(&self, mark: Mark, of: Option<&SessionId>) -> Result<Vec<(SessionId, String)>, TapeError> {
         self.call("marks", |engine| engine.marks(mark, of))?
+    }
+
+    fn unread_words(&self, after: Option<&SessionId>, most: usize) -> Result<Vec<UnreadTape>, TapeError> {
+        self.call("unread_words", |engine| engine.unread_words(after, most))?
+    }
+
+    fn put_words(&self, tape: &UnreadTape, words: &[EntryWords], labels: Option<&Labels>) -> Result<(), TapeError> {
+        self.call("put_words", |engine| engine.put_words(tape, words, labels))?
+    }
+
+    fn find_words(&self, wanted: &WantedWords) -> Result<Vec<FoundEntry>, TapeError> {
+        self.call("find_words", |engine| engine.find_words(wanted))?
     }
 
     /// An engine that panics here has not settled.

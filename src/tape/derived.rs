@@ -99,15 +99,9 @@ pub trait TapeStoreExt: TapeStore {
     /// All sessions by their names, with the age and the size of their tapes. A session that cannot be read is listed as one
     /// without an entry.
     fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
-        let mut all = Vec::new();
-        for session in self.sessions()? {
-            match self.summary(&session) {
-                Ok(summary) => all.push(summary),
-                // The session was deleted in between.
-                Err(TapeError::Missing { .. }) => {}
-                Err(_) => all.push(SessionSummary::unread(session)),
-            }
-        }
+        // In this order: a session that is hidden in between is not listed.
+        let (mut all, hidden) = (self.summaries()?, names(self.marks(Mark::Hidden, None)?));
+        all.retain(|summary| hidden.binary_search(&summary.id).is_err());
         Ok(all)
     }
 

@@ -16,9 +16,13 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
-    Anchor, Appended, Damage, GivenBack, Mark, Notify, Repair, SessionSummary, SoundEnd, TapeEntry, TapeError,
+    Anchor, Appended, Damage, EntryWords, FoundEntry, GivenBack, Mark, Notify, Repair, SessionSummary, SoundEnd,
+    TapeEntry, TapeError, UnreadTape, WantedWords,
 };
-use crate::words::ids::{Millis, Seq, SessionId};
+use crate::words::{
+    ids::{Millis, Seq, SessionId},
+    labels::Labels,
+};
 
 /// An engine that keeps tapes, and what it owes to the runtime over it.
 ///
@@ -140,6 +144,22 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// A session, summarized from its first and its last entry.
     fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError>;
 
+    /// All sessions, sorted, each as [`summary`](TapeStore::summary) gives it, with those that are marked as hidden; one that cannot be
+    /// read as [`SessionSummary::unread`]. The default asks for each by itself. An engine for which a question is a round trip answers
+    /// for all of them at once.
+    fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        let mut all = Vec::new();
+        for session in self.names()? {
+            match self.summary(&session) {
+                Ok(summary) => all.push(summary),
+                // The session was deleted in between.
+                Err(TapeError::Missing { .. }) => {}
+                Err(_) => all.push(SessionSummary::unread(session)),
+            }
+        }
+        Ok(all)
+    }
+
     /// The last entry that a fork can continue from. The default is right for an engine whose entries cannot be damaged.
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         let seq = self.summary(session)?.seq;
@@ -186,6 +206,26 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
         _pieces: &mut dyn Iterator<Item = Result<TapePiece, TapeError>>,
     ) -> Result<(), TapeError> {
         Err(TapeError::engine("this store takes no sessions from files: import into another one"))
+    }
+
+    /// The tapes with entries whose words were not [put in](TapeStore::put_words), by name: at most `most`, behind `after`; none that is
+    /// marked as hidden. The default refuses as [`TapeError::NoIndex`]: an engine that does not have this method and the next two keeps
+    /// no index of words, and `Runtime::search` says so.
+    fn unread_words(&self, _after: Option<&SessionId>, _most: usize) -> Result<Vec<UnreadTape>, TapeError> {
+        Err(TapeError::NoIndex)
+    }
+
+    /// Puts the words of a tape's next entries in, in order, and the labels that its session has from then on; `None` if these entries
+    /// change nothing of them. Does nothing if the tape of that name is another one by now, or if another caller was faster. Erasing a
+    /// session removes its words in the same step.
+    fn put_words(&self, _tape: &UnreadTape, _words: &[EntryWords], _labels: Option<&Labels>) -> Result<(), TapeError> {
+        Err(TapeError::NoIndex)
+    }
+
+    /// The entries that are wanted, those with the largest place first, and of one place in any order that stays. None if there are
+    /// none; fewer than asked for also where they are too large together. Nothing of a session that is marked as hidden.
+    fn find_words(&self, _wanted: &WantedWords) -> Result<Vec<FoundEntry>, TapeError> {
+        Err(TapeError::NoIndex)
     }
 
     /// Waits until every append that was answered [`Appended::Later`] is reported, and every dropped writer has released its

@@ -202,8 +202,8 @@ pub enum TapeError {
         /// Why.
         what: String,
     },
-    /// These tapes are not kept in files, so there is no index of their words.
-    #[error("these tapes have no index to search in: only a store of files has one")]
+    /// The engine of these tapes keeps no index of their words.
+    #[error("these tapes have no index to search in: a store of files and PostgreSQL have one")]
     NoIndex,
     /// An engine of a host's own failed.
     #[error("the tape store failed: {0}")]

@@ -11,6 +11,7 @@
 //! and a hit is looked up in its file, before either is used. No type of `rusqlite` may leave this module. Everything here
 //! blocks.
 
+mod elsewhere;
 mod labels;
 mod pull;
 mod query;
@@ -39,6 +40,7 @@ use super::{
     layout::{Layout, lock_within, open_or_make, remove_file},
 };
 
+pub(crate) use elsewhere::search_in;
 pub use query::{BadCursor, Cursor, Order, Query};
 pub use search::{Hit, Page};
 pub(crate) use session_rows::{Fold, SessionRow, SessionRows};

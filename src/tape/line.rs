@@ -445,7 +445,6 @@ fn prev_of(line: &[u8]) -> Option<Sum> {
 }
 
 /// The entry of a line that was checked before. Checks nothing.
-#[cfg(feature = "sqlite")]
 pub(super) fn entry_of(line: &[u8]) -> Option<TapeEntry> {
     serde_json::from_slice::<Line<'_>>(line).ok().map(Line::entry)
 }

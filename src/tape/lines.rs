@@ -7,7 +7,7 @@
 use super::{
     Damage, TapeEntry, TapeError,
     layout::plain_anchor_name,
-    line::{Chain, Rest, Sum, decode_lines, encode_lines},
+    line::{Chain, Rest, Sum, decode_lines, encode_lines, entry_of},
 };
 use crate::words::ids::{Seq, SessionId};
 
@@ -99,6 +99,12 @@ impl TapeLines {
                 Err(TapeError::Damaged(Damage::new(file, line, what, self.0.seq)))
             }
         }
+    }
+
+    /// The entry of one line alone, as an index finds it. Its checksum is not looked at; `None` if it is no line.
+    #[must_use]
+    pub fn entry_of(line: &str) -> Option<TapeEntry> {
+        entry_of(line.as_bytes())
     }
 
     fn in_part(&self, anchor: &str) -> Chain {

@@ -4,11 +4,12 @@
 //! own thread.
 //! | file | contents |
 //! |---|---|
-//! | `harness.rs` | what the claims share; other crates' engines are held to `turns.rs` and `tapes.rs` as well |
+//! | `harness.rs` | what the claims share; other crates' engines are held to `turns.rs`, `tapes.rs` and `searches.rs` as well |
 //! | `plain.rs` | the plainest engine that a host could write: what an engine owes, and nothing else |
 //! | `own.rs` | the host's own engine: the plain one behind a thread, which refuses on demand |
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
+//! | `searches.rs` | searches, or that there is no index |
 //! | `refusing.rs` | an engine that accepts nothing for a while, or cannot be read |
 //! | `panicking.rs` | an engine that panics in a method |
 //! | `later.rs` | appends that are on their way when an incarnation ends |
@@ -23,6 +24,8 @@ mod own;
 mod panicking;
 pub(crate) mod plain;
 mod refusing;
+#[cfg(feature = "sqlite")]
+mod searches;
 mod tapes;
 mod turns;
 

@@ -30,10 +30,12 @@ mod served;
 mod share;
 mod statements;
 mod store;
+mod summary;
 mod tape;
 mod thread;
 mod tree;
 mod whole;
+mod words;
 
 pub use cluster::{Cluster, MessageProgress};
 pub use error::PostgresError;

@@ -7,6 +7,7 @@
 //! marks      open, parked, protected, hidden, forked, imported
 //! inbox      messages that any node took, until their session's tape has them
 //! nodes      nodes that joined a cluster, and until when each lives if it says nothing more
+//! words      the words of an entry, once a search has read it; indexed: through which entry a session was read, and its labels
 //! epochs     counts claims; no two claims of any session have the same number
 //! ```
 //!
@@ -29,7 +30,7 @@ const LOCK_WAIT: &str = "set local lock_timeout = '2s'";
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// Each brings the tables from one version to the next. `$schema` stands for the schema.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     r#"
 create sequence $schema.epochs;
 create table $schema.sessions (
@@ -91,6 +92,26 @@ create table $schema.nodes (
     expires timestamptz not null
 ) with (fillfactor = 50);
 "#,
+    r#"
+create table $schema.words (
+    session text collate "C" not null references $schema.sessions on delete cascade,
+    seq bigint not null,
+    place bigint not null,
+    words tsvector not null,
+    primary key (session, seq)
+);
+create index words_found on $schema.words using gin (words);
+create index words_newest on $schema.words (place, session);
+create table $schema.indexed (
+    session text collate "C" primary key references $schema.sessions on delete cascade,
+    through bigint not null,
+    epoch bigint not null,
+    labels jsonb not null
+);
+create function $schema.few_words(wanted tsquery, most integer) returns bigint language sql stable
+    set enable_seqscan = off set enable_indexscan = off
+    as 'select count(*) from (select from $schema.words where words @@ wanted limit most) few';
+"#,
 ];
 
 /// Makes the tables, or brings them to the version that this library needs, in one transaction. Does nothing if they are. Several
@@ -106,7 +127,8 @@ create table $schema.nodes (
 /// grant usage on sequence tamtam.epochs to app;
 /// grant select on tamtam.migrations to app;
 /// grant select, insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox, tamtam.nodes to app;
-/// grant select, insert, delete on tamtam.entries to app;
+/// grant select, insert, delete on tamtam.entries, tamtam.words to app;
+/// grant select, insert, update, delete on tamtam.indexed to app;
 /// ```
 ///
 /// # Errors

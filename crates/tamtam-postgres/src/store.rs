@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use tamtam::{
     Seq, SessionId,
+    session::Labels,
     tape::{
-        Anchor, Forked, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError, TapeLines,
-        TapePiece, TapeStore, TapeWriter,
+        Anchor, EntryWords, FoundEntry, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry,
+        TapeError, TapeLines, TapePiece, TapeStore, TapeWriter, UnreadTape, WantedWords,
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
@@ -45,6 +46,10 @@ use crate::{
 /// session's row; after [`deaths_max`](PostgresOptions::deaths_max) of them in a row the next claim parks it instead, and fails as
 /// [`PostgresError::Deadly`]. An owner that got as far as an entry is counted on the tape, like a crash in one process.
 ///
+/// **Lists and searches.** `Runtime::list` is two statements, and one more for each 10,000 sessions. `Runtime::search` finds the words
+/// that it finds over files. It first reads what was appended since the last search, for as long as its query waits; an append does
+/// nothing for it.
+///
 /// There is no folder beside these tapes: see [`TapeStore::folder`].
 ///
 /// ```no_run
@@ -70,16 +75,6 @@ pub struct Postgres {
 
 /// How many entries of a long range are read with one statement.
 const PIECE: i64 = 512;
-
-const SUMMARY: &str = "
-select first.time, case when s.first_part > 1 then first.line end, last.seq, last.time, last.bytes, s.after_seq, s.after_sum,
-    first.anchor, first.seq
-from $schema.sessions s
-left join lateral (
-    select seq, time, anchor, line from $schema.entries where session = s.session order by seq limit 1) first on true
-left join lateral (
-    select seq, time, bytes from $schema.entries where session = s.session order by seq desc limit 1) last on true
-where s.session = $1";
 
 const POSITION: &str = "
 select e.time, e.more, e.sum, e.anchor, p.seq, p.time from $schema.entries e
@@ -322,21 +317,11 @@ impl TapeStore for Postgres {
     }
 
     fn summary(&self, session: &SessionId) -> Result<SessionSummary, TapeError> {
-        self.node.pool.run("read a summary", async |client| {
-            let row = client.query_opt(&self.sql(SUMMARY), &[&session.as_str()]).await?;
-            let row = row.ok_or_else(|| TapeError::Missing { session: session.clone() })?;
-            let mut summary = SessionSummary::new(session.clone());
-            summary.created = row.get::<_, Option<i64>>(0).map(millis);
-            summary.last = row.get::<_, Option<i64>>(3).map(millis);
-            summary.seq = row.get::<_, Option<i64>>(2).map_or(Seq::ZERO, seq);
-            summary.bytes = row.get::<_, Option<i64>>(4).and_then(|bytes| bytes.try_into().ok()).unwrap_or(0);
-            if let Some(first) = row.get::<_, Option<i64>>(8).filter(|_| row.get::<_, Option<&str>>(1).is_some()) {
-                let mut entries = Vec::new();
-                self.read(client, session, (first, first), &mut entries).await?;
-                summary.from = entries.first().and_then(Forked::of);
-            }
-            Ok(summary)
-        })
+        self.read_summary(session)
+    }
+
+    fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        self.read_summaries()
     }
 
     fn erase(&self, session: &SessionId, last: Option<Seq>, unless: &[Mark]) -> Result<Option<Mark>, TapeError> {
@@ -373,7 +358,13 @@ impl TapeStore for Postgres {
         self.node.pool.run("set a mark", async |client| {
             let transaction = client.transaction().await?;
             match mark {
-                Mark::Hidden => self.lock_free(&transaction, session).await?,
+                Mark::Hidden => {
+                    self.lock_free(&transaction, session).await?;
+                    for table in ["words", "indexed"] {
+                        let sql = self.sql(&format!("delete from $schema.{table} where session = $1"));
+                        transaction.execute(&sql, &[&session.as_str()]).await?;
+                    }
+                }
                 // Either before an erasure looks at the marks, or not at all.
                 _ => {
                     let lock = self.sql("select from $schema.sessions where session = $1 for share");
@@ -432,6 +423,18 @@ impl TapeStore for Postgres {
         pieces: &mut dyn Iterator<Item = Result<TapePiece, TapeError>>,
     ) -> Result<(), TapeError> {
         self.write_whole(session, pieces)
+    }
+
+    fn unread_words(&self, after: Option<&SessionId>, most: usize) -> Result<Vec<UnreadTape>, TapeError> {
+        self.unread(after, most)
+    }
+
+    fn put_words(&self, tape: &UnreadTape, words: &[EntryWords], labels: Option<&Labels>) -> Result<(), TapeError> {
+        self.put(tape, words, labels)
+    }
+
+    fn find_words(&self, wanted: &WantedWords) -> Result<Vec<FoundEntry>, TapeError> {
+        self.find(wanted)
     }
 
     fn settle(&self, limit: Duration) -> bool {

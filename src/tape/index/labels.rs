@@ -14,7 +14,7 @@ use rusqlite::{Transaction, params};
 use super::Failed;
 use crate::{
     tape::{
-        Forked, TapeEntry, TapeError,
+        Forked, TapeEntry, TapeError, TapeStore,
         appends::read_range,
         labels::newest_labels,
         layout::Layout,
@@ -73,6 +73,33 @@ pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[TapeEntry])
         // The fork cannot be read either, and has no labels.
         at => Ok(Some(at.unwrap_or_default())),
     }
+}
+
+/// The labels that a fork has from the tape that it continues from, over any engine; `None` if these are not its first entries.
+pub(super) fn of_fork_in(
+    store: &dyn TapeStore,
+    session: &SessionId,
+    entries: &[TapeEntry],
+) -> Result<Option<Labels>, TapeError> {
+    if entries.first().and_then(Forked::of).is_none() {
+        return Ok(None);
+    }
+    // A fork that was brought in whole continues from no session here: the entries before say its labels.
+    let Some(mut from) = store.summary(session)?.from else { return Ok(None) };
+    for _ in 0..=FORKS_OF_FORKS_MAX {
+        let at = match store.position(&from.parent, from.seq) {
+            Ok(Some(at)) if at.sum == from.sum => at,
+            Ok(_) | Err(TapeError::Missing { .. }) => break,
+            Err(other) => return Err(other),
+        };
+        let part = store.range(&from.parent, at.part.first, from.seq)?;
+        if let Some(labels) = newest_labels(&part) {
+            return Ok(Some(labels));
+        }
+        let Some(before) = store.summary(&from.parent)?.from else { break };
+        from = before;
+    }
+    Ok(Some(Labels::default()))
 }
 
 /// The labels at the entry that a fork continues from; no labels if the other tape has another entry there.

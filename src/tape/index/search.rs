@@ -39,9 +39,9 @@ use crate::{
 use rusqlite::{Connection, OptionalExtension, Statement, ToSql, TransactionBehavior};
 
 /// [`Order::Best`]: how many hits are ranked at a time.
-const BLOCK_HITS: usize = 200;
+pub(super) const BLOCK_HITS: usize = 200;
 /// [`Order::Best`]: the most bytes of text that are ranked at a time.
-const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(super) const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How often at most a search restarts because a hit was not in its file.
 const AGAIN_MAX: usize = 2;
 

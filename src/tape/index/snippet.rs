@@ -62,6 +62,16 @@ fn places(tokens: &[Token], terms: &[Term]) -> Vec<Range<usize>> {
     places
 }
 
+/// Whether a text has all of the terms.
+pub(super) fn stands_in(tokens: &[Token], terms: &[Term]) -> bool {
+    let is_run = |term: &Term, at: usize| {
+        let run = &tokens[at..at + term.tokens.len()];
+        run.windows(2).all(|pair| pair[0].range.end == pair[1].range.start)
+    };
+    let is_there = |term: &Term, at: usize| stands_at(term, &tokens[at..]) && (!term.is_run || is_run(term, at));
+    terms.iter().all(|term| (0..tokens.len()).any(|at| is_there(term, at)))
+}
+
 fn stands_at(term: &Term, tokens: &[Token]) -> bool {
     let last = term.tokens.len() - 1;
     tokens.len() > last

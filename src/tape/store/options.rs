@@ -140,7 +140,8 @@ pub struct SessionSummary {
 
 impl SessionSummary {
     /// The summary of a session that cannot be read. Its size is not 0: an empty session may be swept, and this one must not.
-    pub(crate) fn unread(id: SessionId) -> SessionSummary {
+    #[must_use]
+    pub fn unread(id: SessionId) -> SessionSummary {
         SessionSummary { bytes: 1, ..SessionSummary::new(id) }
     }
 

@@ -2,7 +2,8 @@
 //! Also two values that lists give: [`Behind`] says whether a list or search may miss something, [`ListCost`] what the list cost.
 //!
 //! A status comes from the marks of a session (small files or rows next to its tape). Four kinds of marks are read once for any
-//! number of sessions, or for one; only [`Mark::Claimed`] is looked up for each session. A status may be out of date when it is used, so code
+//! number of sessions, or for one; [`Mark::Claimed`] is looked up for each session,
+//! or once for all where most are shown. A status may be out of date when it is used, so code
 //! that acts on it (such as a sweep that deletes) must look at the marks again under the session's claim.
 //!
 //! A change must read no tape here: a list must work for sessions whose tapes are damaged. May block on the disk.
@@ -79,6 +80,8 @@ pub enum SessionStatus {
 pub(crate) struct SessionStatuses<'s> {
     store: &'s dyn TapeStore,
     marked: BTreeSet<(Mark, SessionId)>,
+    /// The open sessions, where they were read for all at once.
+    claimed: Option<BTreeSet<SessionId>>,
 }
 
 impl<'s> SessionStatuses<'s> {
@@ -88,7 +91,13 @@ impl<'s> SessionStatuses<'s> {
         for mark in [Mark::Parked, Mark::Hidden, Mark::Protected, Mark::Open] {
             marked.extend(store.marks(mark, None)?.into_iter().map(|(session, _)| (mark, session)));
         }
-        Ok(SessionStatuses { store, marked })
+        Ok(SessionStatuses { store, marked, claimed: None })
+    }
+
+    /// Reads which sessions are open too, for a list that shows most of them.
+    pub(crate) fn with_claimed(mut self) -> Result<SessionStatuses<'s>, TapeError> {
+        self.claimed = Some(self.store.marks(Mark::Claimed, None)?.into_iter().map(|(session, _)| session).collect());
+        Ok(self)
     }
 
     /// Reads these marks of one session alone.
@@ -97,7 +106,7 @@ impl<'s> SessionStatuses<'s> {
         for mark in [Mark::Parked, Mark::Hidden, Mark::Protected, Mark::Open] {
             marked.extend(store.marks(mark, Some(session))?.into_iter().map(|(session, _)| (mark, session)));
         }
-        Ok(SessionStatuses { store, marked })
+        Ok(SessionStatuses { store, marked, claimed: None })
     }
 
     /// The status of a session. `Hidden` comes before `Parked`, and both before the check whether the session is open.
@@ -105,11 +114,16 @@ impl<'s> SessionStatuses<'s> {
         match () {
             () if self.has(Mark::Hidden, session) => SessionStatus::Hidden,
             () if self.has(Mark::Parked, session) => SessionStatus::Parked,
+            () if self.is_claimed(session) => SessionStatus::Live,
+            () => SessionStatus::Passive,
+        }
+    }
+
+    fn is_claimed(&self, session: &SessionId) -> bool {
+        match &self.claimed {
+            Some(claimed) => claimed.contains(session),
             // If that cannot be read, the session counts as open.
-            () if self.store.marks(Mark::Claimed, Some(session)).is_ok_and(|claimed| claimed.is_empty()) => {
-                SessionStatus::Passive
-            }
-            () => SessionStatus::Live,
+            None => !self.store.marks(Mark::Claimed, Some(session)).is_ok_and(|claimed| claimed.is_empty()),
         }
     }
 

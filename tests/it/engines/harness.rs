@@ -26,6 +26,11 @@ pub(crate) trait Keeps {
         false
     }
 
+    /// Whether it keeps an index of words.
+    fn searches(&self) -> bool {
+        self.is_files()
+    }
+
     /// A runtime over it, which may keep files in the folder.
     fn keep(&self, builder: Builder, folder: &Path) -> Builder;
 }
@@ -49,6 +54,10 @@ impl<K: Keeps> Engine<K> {
 
     pub(crate) fn is_files(&self) -> bool {
         self.kept.is_files()
+    }
+
+    pub(crate) fn searches(&self) -> bool {
+        self.kept.searches()
     }
 
     pub(crate) fn builder(&self) -> Builder {

@@ -13,7 +13,7 @@ use tamtam::{
     runtime::{DeleteError, Kind, StartError},
     tape::{
         Anchor, LoadedTape, Mark, MemoryStore, Notify, Position, SessionSummary, SoundEnd, TapeEntry, TapeError,
-        TapeStore, TapeWriter,
+        TapeStore, TapeWriter, UnreadTape,
     },
 };
 
@@ -69,6 +69,14 @@ impl TapeStore for Panics {
         self.enter("summary");
         self.tapes.summary(session)
     }
+    fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
+        self.enter("summaries");
+        self.tapes.summaries()
+    }
+    fn unread_words(&self, _: Option<&SessionId>, _: usize) -> Result<Vec<UnreadTape>, TapeError> {
+        self.enter("unread_words");
+        Err(TapeError::NoIndex)
+    }
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         self.enter("sound_end");
         self.tapes.sound_end(session)
@@ -122,8 +130,13 @@ async fn a_panic_of_an_engine_is_a_storage_failure_that_names_the_method() {
     };
     let opened = |method: &'static str, error: OpenError| held(method, error.to_string(), error.kind());
 
-    engine.set("names");
-    opened("names", runtime.list().await.unwrap_err());
+    engine.set("summaries");
+    opened("summaries", runtime.list().await.unwrap_err());
+    #[cfg(feature = "sqlite")]
+    {
+        engine.set("unread_words");
+        opened("unread_words", runtime.search(tamtam::tape::Query::new("fine")).await.unwrap_err());
+    }
     engine.set("range");
     opened("range", session.events_after(Seq::ZERO).await.map(drop).unwrap_err());
     engine.set("summary");

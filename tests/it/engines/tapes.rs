@@ -324,20 +324,3 @@ async fn a_file_that_was_changed_can_be_put_back_or_is_named() {
     })
     .await;
 }
-
-#[cfg(feature = "sqlite")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_search_without_files_says_that_there_is_no_index() {
-    each_engine(async |engine| {
-        let (runtime, _) = engine.start().await;
-        let session = runtime.create(engine.options()).await.unwrap();
-        say(&session, "needle").await;
-        let found = runtime.search(tamtam::tape::Query::new("needle")).await;
-        match engine.is_files() {
-            true => assert!(!found.unwrap().hits.is_empty()),
-            false => assert!(matches!(found, Err(OpenError::Tape(TapeError::NoIndex))), "{found:?}"),
-        }
-        assert!(runtime.shutdown().await.is_empty());
-    })
-    .await;
-}

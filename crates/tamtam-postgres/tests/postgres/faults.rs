@@ -203,10 +203,10 @@ fn without_a_server_callers_are_told_and_nothing_comes_later() {
 #[test]
 fn tables_are_made_once_and_a_later_version_is_refused() {
     let options = shared().database();
-    assert_eq!(migrate(&options).unwrap(), 4);
+    assert_eq!(migrate(&options).unwrap(), 5);
     let newer = format!("insert into {}.migrations (version) values (99)", options.schema);
     sql(&shared().address(), &newer);
-    let newer = PostgresError::Newer { schema: options.schema.clone(), found: 99, known: 4 };
+    let newer = PostgresError::Newer { schema: options.schema.clone(), found: 99, known: 5 };
     assert_eq!(Postgres::open(&options).unwrap_err(), newer);
     assert_eq!(migrate(&options).unwrap_err(), newer);
     let none = PostgresOptions::new(shared().address()).schema("nobody_made_this");
@@ -218,14 +218,16 @@ fn tables_are_made_once_and_a_later_version_is_refused() {
         let all: Vec<_> = (0..8).map(|_| scope.spawn(|| migrate(&together).unwrap())).collect();
         all.into_iter().map(|one| one.join().unwrap()).sum::<i32>()
     });
-    assert_eq!(found, 28, "one found no tables, and seven found version 4");
+    assert_eq!(found, 35, "one found no tables, and seven found version 5");
 }
 
 /// A migration that cannot lock a table gives way, changes nothing, and says what to do; once the table is free it runs.
 #[test]
 fn a_migration_does_not_wait_behind_a_reader_for_ever() {
     let options = shared().database();
-    let before = "alter table $.sessions drop column deaths, drop column claimed_seq; drop table $.nodes;
+    let before =
+        "alter table $.sessions drop column deaths, drop column claimed_seq; drop table $.nodes, $.words, $.indexed;
+        drop function $.few_words;
         delete from $.migrations where version > 2";
     sql(&shared().address(), &before.replace('$', &options.schema));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -239,7 +241,7 @@ fn a_migration_does_not_wait_behind_a_reader_for_ever() {
     assert!(matches!(&error, PostgresError::Refused { code, .. } if code == "55P03"), "{error}");
     assert!(error.to_string().ends_with("run it again when that has ended"), "{error}");
     runtime.block_on(reader.0.batch_execute("commit")).unwrap();
-    assert_eq!((migrate(&options).unwrap(), migrate(&options).unwrap()), (2, 4));
+    assert_eq!((migrate(&options).unwrap(), migrate(&options).unwrap()), (2, 5));
 }
 
 /// The grants of `migrate`'s documentation are enough, and rows of a tape cannot be changed with them.
@@ -249,7 +251,7 @@ fn a_role_with_the_least_privileges_has_all_that_a_node_needs() {
     let docs = include_str!("../../src/schema.rs");
     let grants = docs.lines().filter_map(|line| line.strip_prefix("/// grant ")).map(|grant| format!("grant {grant}"));
     let grants: String = grants.collect::<Vec<_>>().join("\n").replace("tamtam", &options.schema);
-    assert_eq!(grants.lines().count(), 5);
+    assert_eq!(grants.lines().count(), 6);
     sql(&shared().address(), &format!("create role app login; {grants}"));
     let address = shared().address().replace("user=postgres", "user=app");
     let store = Postgres::open(&PostgresOptions::new(&address).schema(&options.schema)).unwrap();
@@ -261,6 +263,15 @@ fn a_role_with_the_least_privileges_has_all_that_a_node_needs() {
     drop(tape);
     assert!(store.settle(LONG));
     assert_eq!(store.open_sessions().unwrap(), [id("s")]);
+    let indexed = || sql(&address, &format!("select through from {}.indexed order by session", options.schema));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let searches = crate::words::searches(&store).await;
+        let found = searches.search(tamtam::tape::Query::new("entry").wait(LONG)).await.unwrap();
+        assert_eq!((found.hits.len(), found.behind), (2, tamtam::tape::Behind::No));
+        assert!(searches.shutdown().await.is_empty());
+    });
+    assert_eq!(indexed(), ["3", "2"]);
     let changed =
         std::panic::catch_unwind(|| sql(&address, &format!("update {}.entries set sum = ''", options.schema)));
     assert!(changed.is_err(), "an entry cannot be changed");
@@ -268,6 +279,7 @@ fn a_role_with_the_least_privileges_has_all_that_a_node_needs() {
     store.delete(&id("f")).unwrap();
     store.delete_given_up(&id("s")).unwrap();
     assert_eq!((store.names().unwrap(), store.marks(Mark::Open, None).unwrap()), (vec![], vec![]));
+    assert_eq!(indexed(), [""; 0]);
 }
 
 /// A replica took over that had not got the last commit: nothing is written behind the gap, and who opens the session again goes on

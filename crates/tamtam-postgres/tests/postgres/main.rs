@@ -11,7 +11,9 @@
 //! | `served.rs` | nodes behind HTTP; with the feature `server` |
 //! | `lost.rs` | a node learns that a session is another's: its work ends at once |
 //! | `sessions.rs` | whole sessions, and one that goes from node to node |
+//! | `lists.rs` | all sessions at once |
 //! | `nodes.rs` | the tree of all nodes |
+//! | `words.rs` | the index of words: what a search reads, and what a deletion leaves |
 //! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
 //! | `halfway.rs` | an import that is under way, and everybody else |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
@@ -23,6 +25,7 @@ mod engines;
 mod example;
 mod faults;
 mod halfway;
+mod lists;
 mod lost;
 mod moved;
 mod nodes;
@@ -33,3 +36,4 @@ mod served;
 mod server;
 mod sessions;
 mod support;
+mod words;

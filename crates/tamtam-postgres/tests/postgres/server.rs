@@ -4,7 +4,7 @@
 //! shell ends the server and removes its folder. The server refuses to run as root; then it runs as `nobody`.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
     os::unix::{fs::chown, net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
@@ -180,6 +180,7 @@ pub(crate) fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
 /// A network that can be cut: a port on loopback that passes everything on to the server.
 pub(crate) struct Proxy {
     port: u16,
+    statements: Arc<AtomicUsize>,
     wires: Arc<Mutex<Wires>>,
 }
 
@@ -198,12 +199,31 @@ impl Wires {
     }
 }
 
+/// Passes on what a client says, message by message, and counts those that run a statement.
+fn pass_on(from: &mut TcpStream, to: &mut UnixStream, statements: &AtomicUsize) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    // The first message of a connection has no kind.
+    let mut head = vec![0; 4];
+    loop {
+        from.read_exact(&mut head)?;
+        let length = u32::from_be_bytes(*head.last_chunk().unwrap());
+        if head.len() == 5 && [b'B', b'Q'].contains(&head[0]) {
+            statements.fetch_add(1, Ordering::SeqCst);
+        }
+        to.write_all(&head)?;
+        io::copy(&mut (&mut from).take(u64::from(length) - 4), to)?;
+        head.resize(5, 0);
+    }
+}
+
 impl Proxy {
     pub(crate) fn start(server: &Server) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, to) = (listener.local_addr().unwrap().port(), server.folder.join(".s.PGSQL.5432"));
         let wires: Arc<Mutex<Wires>> = Arc::default();
         let passed = Arc::clone(&wires);
+        let statements = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&statements);
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, server) = (client.unwrap(), UnixStream::connect(&to).unwrap());
@@ -215,11 +235,17 @@ impl Proxy {
                 }
                 wires.open.push((client, server));
                 drop(wires);
-                std::thread::spawn(move || io::copy(&mut from_client, &mut to_server));
+                let counted = Arc::clone(&counted);
+                std::thread::spawn(move || pass_on(&mut from_client, &mut to_server, &counted));
                 std::thread::spawn(move || io::copy(&mut from_server, &mut to_client));
             }
         });
-        Proxy { port, wires }
+        Proxy { port, statements, wires }
+    }
+
+    /// How many statements its clients have run.
+    pub(crate) fn statements(&self) -> usize {
+        self.statements.load(Ordering::SeqCst)
     }
 
     pub(crate) fn address(&self) -> String {

@@ -3,11 +3,10 @@
 
 #[path = "../../../../tests/it/engines/harness.rs"]
 pub(crate) mod harness;
+#[path = "../../../../tests/it/engines/searches.rs"]
+mod searches;
 #[path = "../../../../tests/it/engines/tapes.rs"]
-#[allow(
-    unexpected_cfgs,
-    reason = "two of its tests ask for features of the library; they are the library's own to run"
-)]
+#[allow(unexpected_cfgs, reason = "one of its tests asks for features of the library; it is the library's own to run")]
 mod tapes;
 #[path = "../../../../tests/it/engines/turns.rs"]
 mod turns;
@@ -27,6 +26,10 @@ use harness::{Engine, Keeps, count, reply, say, seen, until};
 impl Keeps for Postgres {
     fn name(&self) -> &'static str {
         "PostgreSQL"
+    }
+
+    fn searches(&self) -> bool {
+        true
     }
 
     fn keep(&self, builder: Builder, _: &Path) -> Builder {
