@@ -130,19 +130,21 @@ pub(super) fn proxy_shown(text: &str) -> String {
     }
 }
 
-/// The connection of a database for people: without its password.
+/// The connection of a database for people: without its password, and without what might be a part of one.
 pub(super) fn database_shown(connection: &str) -> String {
-    let hidden = |text: &str| text.to_ascii_lowercase().contains("password");
-    let Some((scheme, rest)) = connection.split_once("://") else {
-        return if hidden(connection) { "host=… user=… dbname=…".to_owned() } else { connection.to_owned() };
+    let scheme = ["postgresql://", "postgres://"].into_iter().find(|scheme| connection.starts_with(scheme));
+    let Some((scheme, rest)) = scheme.and_then(|scheme| Some((scheme, connection.strip_prefix(scheme)?))) else {
+        let is_hidden = connection.to_ascii_lowercase().contains("password");
+        return if is_hidden { "host=… user=… dbname=…".to_owned() } else { connection.to_owned() };
     };
-    let (address, query) = rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
-    // A password may have any sign but those that begin the path, or has it escaped.
-    let (user, host) = address.rsplit_once('@').map_or((None, address), |(user, host)| (Some(user), host));
+    // The client takes what is before the first `@` for a user and a password, whatever it has in it; settings may hold one too.
+    let (user, address) = rest.split_once('@').map_or((None, rest), |(user, address)| (Some(user), address));
+    let (address, settings) = address.split_once('?').map_or((address, ""), |(address, _)| (address, "?…"));
+    if address.contains('@') || user.is_some_and(|user| user.contains(['/', '?', '#'])) {
+        return format!("{scheme}…");
+    }
     let user = user.map(|user| format!("{}@", user.split(':').next().unwrap_or_default())).unwrap_or_default();
-    let query = query.map(|query| query.split('&').filter(|pair| !hidden(pair)).collect::<Vec<_>>().join("&"));
-    let query = query.filter(|query| !query.is_empty()).map(|query| format!("?{query}")).unwrap_or_default();
-    format!("{scheme}://{user}{host}{query}")
+    format!("{scheme}{user}{address}{settings}")
 }
 
 #[cfg(test)]
@@ -227,13 +229,14 @@ mod tests {
         for (connection, expected) in [
             ("postgresql://app@db/app", "postgresql://app@db/app"),
             ("postgresql://app:hunter2@db:5432/app", "postgresql://app@db:5432/app"),
-            (
-                "postgres://app:hunt@er2@a,b/app?target_session_attrs=read-write",
-                "postgres://app@a,b/app?target_session_attrs=read-write",
-            ),
-            ("postgres://app:hunt/er2@db/app", "postgres://app@db/app"),
-            ("postgresql://db/app?user=app&password=hunter2", "postgresql://db/app?user=app"),
-            ("postgresql://db/app?password=hunter2", "postgresql://db/app"),
+            ("postgres://app:hunter2@a,b/app?target_session_attrs=read-write", "postgres://app@a,b/app?…"),
+            ("postgres://app:hunt@er2@db/app", "postgres://…"),
+            ("postgres://app:hunt/er2@db/app", "postgres://…"),
+            ("postgresql://app:hunt?er2@db/app", "postgresql://…"),
+            ("postgresql://db/app?user=app&password=hunter2", "postgresql://db/app?…"),
+            ("postgresql://db/app?pass%77ord=hunter2", "postgresql://db/app?…"),
+            ("postgresql://db/app?password=hunt@er2", "postgresql://…"),
+            ("host=db user=app password=a://b", "host=… user=… dbname=…"),
             ("host=db user=app dbname=app", "host=db user=app dbname=app"),
             ("host=db user=app PASSWORD = 'hunter2'", "host=… user=… dbname=…"),
         ] {

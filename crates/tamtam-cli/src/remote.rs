@@ -169,10 +169,11 @@ pub(super) async fn abort(
     let client = client_of(given, environment)?;
     let said = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
     let aborted = client.ask(Method::POST, &format!("/v1/sessions/{id}/abort"), Some(&said)).await?;
-    print(&match (aborted["stage"] == "accepted", aborted["recorded"] == true) {
-        (true, _) => format!("session {id}: the server that has it aborts its turn\n"),
-        (false, true) => format!("session {id}: its turn is aborted\n"),
-        (false, false) => {
+    print(&match (aborted["stage"].as_str(), aborted["recorded"] == true) {
+        (Some("nothing_runs"), _) => format!("session {id}: no turn runs\n"),
+        (Some(_), _) => format!("session {id}: the server that has it aborts its turn\n"),
+        (None, true) => format!("session {id}: its turn is aborted\n"),
+        (None, false) => {
             format!("session {id}: its turn is stopped; the disk has not taken the abort yet, and is asked again\n")
         }
     })

@@ -38,7 +38,7 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 const SEND: &str = "
 with there as materialized (
     select session from $schema.sessions where session = $1
-        and not exists (select from $schema.marks where session = $1 and mark = 'hidden')),
+        and not exists (select from $schema.marks where session = $1 and mark = 'hidden') for key share),
 room as materialized (
     select count(*) < $6 and coalesce(sum(octet_length(body)), 0) + octet_length($4) <= $7 as is_left
     from $schema.inbox where session = $1 and refused is null),

@@ -20,7 +20,11 @@ impl Nodes for Cluster {
         message: Message,
         delivery: Delivery,
     ) -> BoxFuture<'a, Result<(), Problem>> {
-        Box::pin(async move { Cluster::send(self, session, message, delivery).await.map(drop).map_err(problem) })
+        Box::pin(async move {
+            let id = message.id.clone();
+            let sent = Cluster::send(self, session, message, delivery).await;
+            sent.map(drop).map_err(|error| problem(error, Some(id)))
+        })
     }
 
     fn abort<'a>(
@@ -28,15 +32,16 @@ impl Nodes for Cluster {
         session: &'a SessionId,
         turn: Option<Seq>,
         reason: String,
-    ) -> BoxFuture<'a, Result<(), Problem>> {
+    ) -> BoxFuture<'a, Result<bool, Problem>> {
         Box::pin(async move {
-            let running = self.turn_of(session).await.map_err(problem)?;
+            let unsettled = |error| problem(error, None);
+            let running = self.turn_of(session).await.map_err(unsettled)?;
             match (turn, running) {
                 (Some(expected), actual) if actual != Some(expected) => {
                     Err(SendError::from(Refusal::TurnMismatch { expected, actual }).into())
                 }
-                (_, None) => Ok(()),
-                (_, Some(running)) => self.abort_turn(session, running, reason).await.map_err(problem),
+                (_, None) => Ok(false),
+                (_, Some(running)) => self.abort_turn(session, running, reason).await.map(|()| true).map_err(unsettled),
             }
         })
     }
@@ -69,17 +74,19 @@ impl Nodes for Cluster {
     }
 }
 
-/// A full inbox is a limit, as that of a session is, and no matter of the disk.
-fn problem(error: TapeError) -> Problem {
-    let is_full = |error: &TapeError| match error {
-        TapeError::Engine(error) => matches!(error.downcast_ref(), Some(PostgresError::InboxFull { .. })),
-        _ => false,
+/// A full inbox is a limit, as that of a session is, and no matter of the disk. What a server that is out of reach may have taken is
+/// unsettled.
+fn problem(error: TapeError, message: Option<MessageId>) -> Problem {
+    let ours = match &error {
+        TapeError::Engine(error) => error.downcast_ref(),
+        _ => None,
     };
-    match is_full(&error) {
-        true => {
+    match ours {
+        Some(PostgresError::InboxFull { .. }) => {
             SendError::from(Refusal::InboxFull { depth: usize::try_from(MESSAGES_MAX).unwrap_or(usize::MAX) }).into()
         }
-        false => OpenError::from(error).into(),
+        Some(PostgresError::Unreachable { .. }) => SendError::Unsettled { message }.into(),
+        _ => OpenError::from(error).into(),
     }
 }
 

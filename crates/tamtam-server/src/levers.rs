@@ -55,15 +55,15 @@ pub(crate) struct TurnToAbort {
 pub(crate) enum AbortAnswer {
     /// The turn has ended.
     Here(Aborted),
-    /// Another node ends it.
-    Elsewhere,
+    /// Another node ends it, if it runs.
+    Elsewhere { runs: bool },
 }
 
 impl IntoResponse for AbortAnswer {
     fn into_response(self) -> Response {
         match self {
             AbortAnswer::Here(aborted) => Json(aborted).into_response(),
-            AbortAnswer::Elsewhere => AbortPassedOn::new().into_response(),
+            AbortAnswer::Elsewhere { runs } => AbortPassedOn::new(runs).into_response(),
         }
     }
 }
@@ -82,8 +82,8 @@ pub(crate) async fn abort(
 ) -> Answered<AbortAnswer> {
     let reason = Reason { reason: meant.reason }.words();
     if let Some(nodes) = app.elsewhere(&session) {
-        nodes.abort(session.id(), meant.turn, reason).await?;
-        return Ok(AbortAnswer::Elsewhere);
+        let runs = nodes.abort(session.id(), meant.turn, reason).await?;
+        return Ok(AbortAnswer::Elsewhere { runs });
     }
     Ok(AbortAnswer::Here(match meant.turn {
         Some(turn) => session.abort_turn(turn, reason).await?,

@@ -39,7 +39,8 @@ pub trait Nodes: Send + Sync {
     /// message. What the session refuses of it later is a [`MessageStage::Refused`].
     ///
     /// # Errors
-    /// If there is no such session, if too much waits for it, or if nothing can be written. Then nothing was accepted.
+    /// If there is no such session, if too much waits for it, or if nothing can be written. Nothing was accepted, but where the
+    /// kind is `unsettled`: then send it again under the same id.
     fn send<'a>(
         &'a self,
         session: &'a SessionId,
@@ -47,7 +48,8 @@ pub trait Nodes: Send + Sync {
         delivery: Delivery,
     ) -> BoxFuture<'a, Result<(), Problem>>;
 
-    /// Accepts the wish to end the running turn of a session, or this turn and no other. Nothing happens where no turn runs.
+    /// Accepts the wish to end the running turn of a session, or this turn and no other. Returns whether a turn runs: where none
+    /// does, nothing was accepted, and a message that waits for its node begins one all the same.
     ///
     /// # Errors
     /// As [`Nodes::send`]; and if the named turn does not run.
@@ -56,7 +58,7 @@ pub trait Nodes: Send + Sync {
         session: &'a SessionId,
         turn: Option<Seq>,
         reason: String,
-    ) -> BoxFuture<'a, Result<(), Problem>>;
+    ) -> BoxFuture<'a, Result<bool, Problem>>;
 
     /// How far a message came, whichever node has its session. Wakes nothing.
     ///
@@ -153,13 +155,13 @@ pub(crate) async fn pass_on(
 /// An abort that another node carries out.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AbortPassedOn {
-    /// Always `accepted`: the turn ends when its node has read it.
+    /// `accepted`: the turn ends when its node has read it. `nothing_runs`: no turn runs, and nothing was accepted.
     stage: &'static str,
 }
 
 impl AbortPassedOn {
-    pub(crate) fn new() -> Accepted<AbortPassedOn> {
-        Accepted(AbortPassedOn { stage: "accepted" })
+    pub(crate) fn new(runs: bool) -> Accepted<AbortPassedOn> {
+        Accepted(AbortPassedOn { stage: if runs { "accepted" } else { "nothing_runs" } })
     }
 }
 

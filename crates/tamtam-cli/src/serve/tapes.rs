@@ -37,6 +37,13 @@ impl Tapes {
         if let Some(database) = Database::of_serve(given, turn, environment) {
             return database.open().await.map(Tapes::Shared);
         }
+        #[cfg(feature = "postgres")]
+        if given.nodes.schema.is_some() || given.node.is_some() {
+            // It would be a service of its own beside the others.
+            return Err(Failure::usage(
+                "--schema and --node are for sessions in PostgreSQL, and no database is named: give --postgres URL, or leave them out",
+            ));
+        }
         #[cfg(not(feature = "postgres"))]
         if turn.postgres.is_some() && given.turn.store.store.is_none() {
             return Err(Failure::usage(

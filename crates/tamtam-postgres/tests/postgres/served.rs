@@ -88,6 +88,8 @@ async fn a_turn_is_aborted_at_another_node() {
     let over = comes_to(&second, "m", "over").await;
     let outcome = json!(Outcome::Aborted { reason: "enough".to_owned() });
     assert_eq!((&over["outcome"], &over["reason"]), (&outcome["outcome"], &outcome["reason"]));
+    let late = second.ask("POST", "/v1/sessions/s/abort", json!({ "reason": "again" })).await;
+    assert_eq!((late.status, late.json()), (202, json!({ "stage": "nothing_runs" })));
 }
 
 /// The durable events of a session come at a node that has not got it, in order and once, also over its move to that node.

@@ -142,6 +142,9 @@ fn a_named_store_means_files_and_such_a_server_is_alone() {
     command.env("TAMTAM_SERVE_POSTGRES", "host=/nowhere user=nobody");
     let mut live = Live::start(command);
     let at = address(&mut live);
+    // A database that was forgotten makes no service of its own.
+    let forgotten = lab.run(&["serve", "--node", "anna", "--model", &model]);
+    assert!(forgotten.code == 2 && forgotten.error().contains("give --postgres URL"), "{forgotten:?}");
     let alone = lab.run(&["tree", "--all", "--at", &at]);
     assert!(alone.code == 1 && alone.error().contains("tamtam serve --postgres"), "{alone:?}");
     let shown = lab.run(&["tree", "--at", &at]);
