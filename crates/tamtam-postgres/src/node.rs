@@ -20,6 +20,7 @@ use crate::{
     PostgresOptions,
     pool::Pool,
     tape::{Rows, Tape},
+    words::Counts,
 };
 
 /// How much may wait: about two of the largest appends.
@@ -61,6 +62,8 @@ impl Job {
 pub(crate) struct Node {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pool: Pool,
+    /// Of the newest searches.
+    pub(crate) counts: Mutex<Counts>,
     queue: UnboundedSender<Job>,
 }
 
@@ -98,7 +101,7 @@ enum Slot {
 
 impl Node {
     pub(crate) fn new(shared: Arc<Shared>, pool: Pool, queue: UnboundedSender<Job>) -> Node {
-        Node { shared, pool, queue }
+        Node { shared, pool, counts: Mutex::default(), queue }
     }
 
     pub(crate) fn push(&self, job: Job) -> Result<(), TapeError> {

@@ -129,6 +129,7 @@ create function $schema.few_words(wanted tsquery, most integer) returns bigint l
 /// grant select, insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox, tamtam.nodes to app;
 /// grant select, insert, delete on tamtam.entries, tamtam.words to app;
 /// grant select, insert, update, delete on tamtam.indexed to app;
+/// grant execute on function tamtam.few_words to app;
 /// ```
 ///
 /// # Errors

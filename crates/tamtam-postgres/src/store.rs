@@ -341,7 +341,7 @@ impl TapeStore for Postgres {
             if let Some(expected) = last.filter(|last| *last != now) {
                 return Err(TapeError::GoneOn { session: session.clone(), expected, last: now }.into());
             }
-            for table in ["entries", "marks", "inbox", "sessions"] {
+            for table in ["words", "indexed", "entries", "marks", "inbox", "sessions"] {
                 let sql = self.sql(&format!("delete from $schema.{table} where session = $1"));
                 transaction.execute(&sql, &[&session.as_str()]).await?;
             }
@@ -360,6 +360,9 @@ impl TapeStore for Postgres {
             match mark {
                 Mark::Hidden => {
                     self.lock_free(&transaction, session).await?;
+                    // A put of words that waits for the lock is for another epoch then.
+                    let sql = "update $schema.sessions set epoch = nextval('$schema.epochs') where session = $1";
+                    transaction.execute(&self.sql(sql), &[&session.as_str()]).await?;
                     for table in ["words", "indexed"] {
                         let sql = self.sql(&format!("delete from $schema.{table} where session = $1"));
                         transaction.execute(&sql, &[&session.as_str()]).await?;

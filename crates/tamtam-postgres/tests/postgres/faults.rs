@@ -251,7 +251,7 @@ fn a_role_with_the_least_privileges_has_all_that_a_node_needs() {
     let docs = include_str!("../../src/schema.rs");
     let grants = docs.lines().filter_map(|line| line.strip_prefix("/// grant ")).map(|grant| format!("grant {grant}"));
     let grants: String = grants.collect::<Vec<_>>().join("\n").replace("tamtam", &options.schema);
-    assert_eq!(grants.lines().count(), 6);
+    assert_eq!(grants.lines().count(), 7);
     sql(&shared().address(), &format!("create role app login; {grants}"));
     let address = shared().address().replace("user=postgres", "user=app");
     let store = Postgres::open(&PostgresOptions::new(&address).schema(&options.schema)).unwrap();
