@@ -170,7 +170,8 @@ pub(crate) async fn progress(
     Named(message): Named,
 ) -> Answered<Json<MessageStage>> {
     let message = MessageId::from(message.as_str());
-    let stage = match app.elsewhere(&session) {
+    // Also of a session that is awake here: what is accepted or refused is with the nodes, and not on its tape.
+    let stage = match app.nodes.as_deref() {
         Some(nodes) => nodes.progress(session.id(), &message).await?,
         None => MessageStage::of(&session.peek().await?, &message),
     };

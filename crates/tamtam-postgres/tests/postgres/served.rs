@@ -77,6 +77,17 @@ async fn a_message_posted_to_another_node_is_taken_and_its_progress_is_told_ther
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_was_refused_is_known_at_the_node_of_its_session() {
+    let (one, first, _two, second) = two().await;
+    first.post("/v1/sessions/s/messages", json!({ "id": "m", "text": "call gate" })).await;
+    one.tools.gate.is_running().await;
+    let only_idle = json!({ "id": "r", "text": "now", "delivery": "reject" });
+    second.ask("POST", "/v1/sessions/s/messages", only_idle).await.ok();
+    let refused = comes_to(&second, "r", "refused").await;
+    assert_eq!(first.get("/v1/sessions/s/messages/r").await, refused);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_is_aborted_at_another_node() {
     let (one, first, _two, second) = two().await;
     first.post("/v1/sessions/s/messages", json!({ "id": "m", "text": "call gate" })).await;
