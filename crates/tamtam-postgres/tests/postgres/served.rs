@@ -127,6 +127,16 @@ async fn the_events_of_a_session_are_followed_at_another_node_and_when_it_comes_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_a_session_that_is_deleted_end_at_another_node() {
+    let (_one, first, _two, second) = two().await;
+    let mut events = second.events("/v1/sessions/s/events?after=0", "").await;
+    first.post("/v1/sessions/s/messages", json!({ "text": "first" })).await;
+    events.until("turn_finished").await;
+    first.ask("DELETE", "/v1/sessions/s", Value::Null).await.ok();
+    assert!(events.until("ended").await["why"].to_string().contains("deleted"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_node_shows_all_nodes() {
     let (_one, first, two, second) = two().await;
     let tree = loop {
