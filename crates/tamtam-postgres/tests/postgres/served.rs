@@ -16,7 +16,8 @@ use client::Client;
 
 /// A server for as long as the tests' runtime lives.
 async fn serve(node: &Node) -> Client {
-    let options = ServerOptions::new(std::env::temp_dir());
+    let mut options = ServerOptions::new(std::env::temp_dir());
+    options.drills = true;
     let server = Server::new(node.runtime.clone()).with(options).nodes(node.cluster.clone());
     let bound = Bound::tcp(([127, 0, 0, 1], 0).into(), &server).await.unwrap();
     let at = bound.address().unwrap().into();
@@ -67,9 +68,12 @@ async fn a_message_posted_to_another_node_is_taken_and_its_progress_is_told_ther
     // What only the node of the session knows is refused with its name.
     let of_turn = second.ask("POST", "/v1/sessions/s/messages", json!({ "text": "x", "expect_turn": 3 })).await;
     assert_eq!(of_turn.refused(), (409, "busy".to_owned()));
-    for (method, path) in [("POST", "/pause"), ("POST", "/asks/3"), ("DELETE", "")] {
-        let body = if path == "/asks/3" { json!({ "grant": "once" }) } else { Value::Null };
-        let problem = second.ask(method, &format!("/v1/sessions/s{path}"), body).await;
+    let levers = ["restart", "stop", "park", "unpark", "passivate", "crash"].map(|lever| format!("/actors/s/{lever}"));
+    let of_session = [("POST", "/pause"), ("POST", "/asks/3"), ("DELETE", "")]
+        .map(|(method, path)| (method, format!("/sessions/s{path}")));
+    for (method, path) in levers.into_iter().map(|path| ("POST", path)).chain(of_session) {
+        let body = if path.ends_with("/asks/3") { json!({ "grant": "once" }) } else { Value::Null };
+        let problem = second.ask(method, &format!("/v1{path}"), body).await;
         let (detail, next) = (problem.json()["detail"].to_string(), problem.json()["next"].to_string());
         assert_eq!(problem.refused(), (409, "busy".to_owned()), "{method} {path}");
         assert!(detail.contains(" on one ") && next.contains("/v1/cluster"), "{method} {path}: {detail} {next}");
