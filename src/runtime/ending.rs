@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    actor::{activation::WORKERS_WAIT, shared::Shared},
+    actor::{activation::WORKERS_WAIT, shared::Shared, slot::Admission},
     hook::HOOK_LIMIT,
     lock::Lock,
     runtime::{Leftover, Runtime, report::drain},
@@ -65,6 +65,12 @@ impl Runtime {
     /// it changes nothing.
     pub async fn drain(&self, deadline: Duration) -> Vec<SessionId> {
         drain(&self.inner.shared, deadline).await
+    }
+
+    /// Whether it takes no new messages: since [`Runtime::drain`] was called, by whomever, or because it ends.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.inner.shared.slots.admission() != Admission::Open
     }
 
     /// Ends the tree: actors, workers, processes, locks. Running turns are cut off where they are, and continue at the next

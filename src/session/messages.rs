@@ -21,7 +21,7 @@ use crate::{
     kernel::{Bill, Entry, State, Transcript},
     ops::taped,
     session::{Session, past::PastReading},
-    tape::{self, TapeStore, TapeStoreExt as _},
+    tape::{self, Mark, TapeError, TapeStore, TapeStoreExt as _},
     words::ids::{Seq, SessionId},
     words::message::Message,
 };
@@ -146,6 +146,31 @@ impl Session {
         }
         let id = self.slot.id.clone();
         self.shared.blocking(move |shared| taped::newest(&*shared.store, &id)).await
+    }
+
+    /// The last entry of its tape, without waking the session: of what is published while it is awake, in this runtime; else as the
+    /// store says, which reads none of the tape, so it may be asked again and again. It may be an entry behind what another process is
+    /// writing.
+    ///
+    /// # Errors
+    /// As [`Session::peek`], but for a tape that is damaged.
+    pub async fn last_entry(&self) -> Result<Seq, OpenError> {
+        if let Some(state) = self.slot.shown() {
+            return Ok(state.seq);
+        }
+        let id = self.slot.id.clone();
+        let read = self.shared.blocking(move |shared| {
+            let is_hidden = !shared.store.marks(Mark::Hidden, Some(&id))?.is_empty();
+            match shared.store.summary(&id)?.seq {
+                // Whoever made it died before its first entry.
+                seq if is_hidden || seq == Seq::ZERO => Err(TapeError::Missing { session: id }.into()),
+                seq => Ok(seq),
+            }
+        });
+        match read.await {
+            Err(error) => Err(why_not_there(&self.shared, &self.slot, error).await),
+            read => read,
+        }
     }
 
     /// Whether the session is awake in this runtime, and shows its state. Asks nobody.

@@ -174,13 +174,23 @@ async fn a_look_at_one_session_reads_no_other_tape() {
     let read: BTreeSet<_> = engine.taken().into_iter().map(|(session, _)| session).collect();
     assert_eq!(read, BTreeSet::from([id("s7"), id("s8")]));
     assert!(runtime.awake().is_empty(), "nobody was woken");
+    assert_eq!(runtime.session(&id("s8")).last_entry().await.unwrap(), seq);
+    assert_eq!(engine.taken(), [], "of the last entry alone no tape is read");
     assert_eq!(runtime.session(&id("s8")).state().await.unwrap().seq, seq);
     assert!(runtime.session(&id("s8")).is_awake());
     drop(engine.taken());
     assert_eq!(runtime.session(&id("s8")).peek().await.unwrap().seq, seq);
+    assert_eq!(runtime.session(&id("s8")).last_entry().await.unwrap(), seq);
     assert_eq!(engine.taken(), [], "the state of a session that is awake is published");
     let missing = runtime.session(&id("never")).peek().await.unwrap_err();
     assert_eq!(missing.kind(), Kind::NotFound);
+    // A deleted one stays while it has a fork.
+    runtime.session(&id("s9")).fork(ForkOptions::default()).await.unwrap();
+    runtime.delete(&id("s9")).await.unwrap();
+    for missing in ["never", "s9"] {
+        let missing = runtime.session(&id(missing)).last_entry().await.unwrap_err();
+        assert_eq!(missing.kind(), Kind::NotFound);
+    }
     assert!(runtime.shutdown().await.is_empty());
 }
 

@@ -1,7 +1,7 @@
 //! [`Pool`]: the connections for everything but appends, and trying again when one of them breaks.
 //!
 //! A caller blocks on its own thread, with a connection that is its own meanwhile. At most
-//! [`connections`](crate::PostgresOptions::connections) are open; a caller more waits its turn. A connection that broke is left, and
+//! [`connections`](crate::PostgresOptions::connections) are open; a caller more waits its turn, for [`PATIENCE`] too. A connection that broke is left, and
 //! what is safe to do twice is done again on another one, for [`PATIENCE`] in all. Only what waits for its own caller has a connection
 //! beside these ([`Pool::run_apart`]): it would hold up everybody else for as long.
 
@@ -73,7 +73,7 @@ impl Pool {
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(20);
         loop {
-            match self.once(op, &work) {
+            match self.once(op, until, &work) {
                 Err(Failed::Server(error)) if error.is_conflict() && Instant::now() < until => {}
                 Err(Failed::Server(error)) if error.is_unreachable() && Instant::now() < until => {
                     std::thread::sleep(pause);
@@ -91,7 +91,7 @@ impl Pool {
         work: impl AsyncFn(&mut Client) -> Result<T, Failure>,
     ) -> Result<T, TapeError> {
         loop {
-            match self.once(op, &work) {
+            match self.once(op, Instant::now() + PATIENCE, &work) {
                 // Refused for a conflict, it was not done.
                 Err(Failed::Server(error)) if error.is_conflict() => {}
                 done => return done.map_err(TapeError::from),
@@ -145,11 +145,23 @@ impl Pool {
         listening.abort_handle()
     }
 
-    fn once<T>(&self, op: &'static str, work: &impl AsyncFn(&mut Client) -> Result<T, Failure>) -> Result<T, Failed> {
+    /// Waits its turn until then, and works.
+    fn once<T>(
+        &self,
+        op: &'static str,
+        until: Instant,
+        work: &impl AsyncFn(&mut Client) -> Result<T, Failure>,
+    ) -> Result<T, Failed> {
         // The time limit is the thread's to keep.
         let _context = self.thread.enter();
         wait(async {
-            let _turn = self.turns.acquire().await.map_err(|_| Failed::Told(TapeError::Closed))?;
+            // Where the server gives no answer, those that have a turn keep it for long.
+            let turn = tokio::time::timeout_at(until.into(), self.turns.acquire()).await;
+            let turn = turn.map_err(|_| {
+                let message = format!("no connection came free in {} s", PATIENCE.as_secs());
+                Failed::Server(PostgresError::Unreachable { message })
+            })?;
+            let _turn = turn.map_err(|_| Failed::Told(TapeError::Closed))?;
             let idle = {
                 let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
                 idle.retain(|client| !client.is_closed());
@@ -215,5 +227,26 @@ pub(crate) async fn connect(config: &Config, thread: &Handle) -> Result<Client, 
     match connecting.await {
         Ok(connected) => connected.map_err(|error| PostgresError::of("connect", &error)),
         Err(_) => Err(PostgresError::Unreachable { message: "the store is closed".to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// A caller that gets no turn is told, and holds no thread for ever.
+    #[test]
+    fn a_turn_that_does_not_come_is_told_as_a_server_that_is_away() {
+        let thread = crate::thread::runtime().unwrap();
+        let pool = Pool::new(Config::new(), thread.handle().clone(), 0);
+        let (tell, told) = channel();
+        std::thread::spawn(move || tell.send(pool.run("test", async |_| Ok(()))));
+        let told =
+            thread.block_on(async move { tokio::task::spawn_blocking(move || told.recv_timeout(12 * PATIENCE)).await });
+        let error = told.unwrap().unwrap().unwrap_err();
+        assert!(error.to_string().contains("no connection came free in 5 s"), "{error}");
     }
 }

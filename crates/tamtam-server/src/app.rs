@@ -25,6 +25,9 @@ use crate::{
     tree::Feed,
 };
 
+/// How many streams may look at the rows of another node at the same time.
+const LOOKS_MAX: usize = 8;
+
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
@@ -37,6 +40,9 @@ pub(crate) struct Inner {
     pub(crate) draining: watch::Sender<bool>,
     /// A place for each event stream.
     pub(crate) subscribers: Arc<Semaphore>,
+    /// A place for each look at the rows of another node: while the store gives no answer, the looks of all streams block this many
+    /// threads and no more.
+    pub(crate) looks: Semaphore,
     pub(crate) tree: Feed,
 }
 
@@ -57,12 +63,14 @@ impl App {
             nodes,
             draining: watch::Sender::new(false),
             subscribers,
+            looks: Semaphore::new(LOOKS_MAX),
             tree: Feed::default(),
         }))
     }
 
+    /// Whether it takes no more work: its streams end, or the runtime drains while they still show it.
     pub(crate) fn is_draining(&self) -> bool {
-        *self.draining.borrow()
+        *self.draining.borrow() || self.runtime.is_draining()
     }
 
     /// The nodes, for a session that this one has not awake.

@@ -10,7 +10,8 @@
 //!
 //! **A session that another node has is followed by its rows** ([`Nodes`](crate::Nodes)): twice a second the stream asks for its last
 //! entry, and reads on from what it has told. It has no deltas. When the session wakes here, the stream reads once more before it
-//! tells what happens live: what the other node wrote last comes first, and nothing twice.
+//! tells what happens live: what the other node wrote last comes first, and nothing twice. Where the rows cannot be read, the stream
+//! waits; it ends when they are gone.
 //!
 //! A change must keep that a stream ends with exactly one named frame (`lagged`, `draining` or `ended`), and that no id is sent for
 //! what cannot be resumed.
@@ -38,7 +39,6 @@ use crate::{
     answer::{Events, Frames},
     app::{App, Asked, LastEventId, Seen},
     describe::Operation,
-    messages::last_entry,
     problem::{Answered, Problem},
     rows::{Rows, next_of},
 };
@@ -181,7 +181,7 @@ pub(crate) async fn events(
     let begins = match place {
         Some(place) => place.after(),
         // From now on, of what another node writes.
-        None if app.nodes.is_some() => last_entry(&app, &session).await?,
+        None if app.nodes.is_some() => session.last_entry().await?,
         None => Seq::ZERO,
     };
     let place = place.or_else(|| app.elsewhere(&session).map(|_| Place::Entry(begins)));
@@ -257,9 +257,10 @@ impl Streaming {
             let next = tokio::select! {
                 // First what has happened: the end of a turn that a drain waited for is told before the stream ends.
                 biased;
-                next = self.events.next() => next,
+                next = self.events.next(), if self.rows.as_ref().is_none_or(|rows| !rows.come_first()) => next,
                 again = next_of(&mut self.rows, self.told) => {
-                    self.events = again;
+                    let Some(events) = again else { return Some(self.ended()) };
+                    self.events = events;
                     continue;
                 }
                 () = is_true(&mut self.draining) => return Some(self.last(draining())),
@@ -275,12 +276,17 @@ impl Streaming {
                 }
                 Some(_) => {}
                 None if *self.draining.borrow() => return Some(self.last(draining())),
-                None => {
-                    let why = "the session was deleted, or its runtime is down";
-                    return Some(self.last(named("ended", &Over { why })));
-                }
+                None => match &mut self.rows {
+                    // Also where the store gave no answer: a look tells that from the end.
+                    Some(rows) => rows.read_again(),
+                    None => return Some(self.ended()),
+                },
             }
         }
+    }
+
+    fn ended(&mut self) -> Frame {
+        self.last(named("ended", &Over { why: "the session was deleted, or its runtime is down" }))
     }
 
     fn last(&mut self, frame: Frame) -> Frame {

@@ -95,18 +95,14 @@ pub(crate) struct Messages {
     seq: Seq,
 }
 
-pub(crate) async fn page(
-    State(app): State<App>,
-    Seen(session): Seen,
-    Asked(asked): Asked<Reading>,
-) -> Answered<Json<Messages>> {
+pub(crate) async fn page(Seen(session): Seen, Asked(asked): Asked<Reading>) -> Answered<Json<Messages>> {
     let limit = asked.limit.unwrap_or(PAGE);
     let before = asked.before.map(|cursor| cursor_of(&cursor)).transpose()?;
     // The entry up to which the page is complete. While entries come one behind the other, the page may show more than that.
-    let mut seq = last_entry(&app, &session).await?;
+    let mut seq = session.last_entry().await?;
     let mut page = session.messages_before(before, limit).await?;
     for _ in 0..LOOKS {
-        let now = last_entry(&app, &session).await?;
+        let now = session.last_entry().await?;
         if now == seq {
             break;
         }
@@ -115,17 +111,6 @@ pub(crate) async fn page(
     }
     let next = page.next.map(|next| format!("{}.{}", next.entry, next.nth));
     Ok(Json(Messages { messages: page.messages, next, seq }))
-}
-
-/// The last entry of a session's tape. Wakes nothing.
-pub(crate) async fn last_entry(app: &App, session: &Session) -> Answered<Seq> {
-    if session.is_awake()
-        && let Ok(state) = session.peek().await
-    {
-        return Ok(state.seq);
-    }
-    let listed = app.runtime.find(session.id()).await?;
-    Ok(listed.ok_or_else(|| Problem::not_found(format!("there is no session {}", session.id())))?.seq)
 }
 
 fn cursor_of(cursor: &str) -> Answered<MessageCursor> {

@@ -28,6 +28,7 @@ use crate::{
     describe::{Answers, Operation},
     operator::{Format, wants_text},
     problem::{Answered, Problem},
+    wire::message_id,
 };
 
 /// The nodes that share the tapes of a server's runtime: any of them takes messages for every session.
@@ -171,8 +172,9 @@ pub(crate) async fn progress(
     Seen(session): Seen,
     Named(message): Named,
 ) -> Answered<Json<MessageStage>> {
-    let message = MessageId::from(message.as_str());
-    let stage = match app.elsewhere(&session) {
+    let message = message_id(&message)?;
+    // Also of a session that is awake here: what is accepted or refused is with the nodes, and not on its tape.
+    let stage = match app.nodes.as_deref() {
         Some(nodes) => nodes.progress(session.id(), &message).await?,
         None => MessageStage::of(&session.peek().await?, &message),
     };

@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tamtam::{
-    SessionId,
-    runtime::{Count, Parked, Tree},
+    OpenError, SessionId,
+    runtime::{Count, OperateError, Parked, Tree},
     supervisor::{CrashReport, Happened, Node},
+    tape::{SessionStatus, TapeError},
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -277,6 +278,20 @@ pub(crate) async fn inspect(
     Ok(Json(shown))
 }
 
+/// Why a lever did nothing: where the session has no actor here because another node has it, the name of that node.
+async fn without_actor(app: &App, target: &str, error: OperateError) -> Problem {
+    let is_absent = matches!(error, OperateError::Unknown { .. } | OperateError::NotStarted { .. });
+    if let (true, Some(_), Ok(id)) = (is_absent, &app.nodes, target.parse::<SessionId>())
+        // Asked first, so that a session that nobody has is not woken.
+        && let Ok(Some(listed)) = app.runtime.find(&id).await
+        && listed.status == SessionStatus::Live
+        && let Err(held @ OpenError::Tape(TapeError::Claimed { .. })) = app.runtime.open(&id).await
+    {
+        return held.into();
+    }
+    error.into()
+}
+
 /// Levers that return nothing.
 macro_rules! levers {
     ($($name:ident),*) => { $(pub(crate) async fn $name(
@@ -286,8 +301,10 @@ macro_rules! levers {
         Said(Nothing {}): Said<Nothing>,
     ) -> Answered<Done> {
         let target = target(&app, &scope, &name).await?;
-        app.runtime.operate().$name(&target).await?;
-        Ok(Done)
+        match app.runtime.operate().$name(&target).await {
+            Ok(()) => Ok(Done),
+            Err(error) => Err(without_actor(&app, &target, error).await),
+        }
     })* };
 }
 
@@ -312,8 +329,10 @@ pub(crate) async fn crash(
         return Err(Problem::forbidden("this server has no drills"));
     }
     let target = target(&app, &scope, &name).await?;
-    app.runtime.operate().crash(&target, given.words.as_deref().unwrap_or("a drill"))?;
-    Ok(Done)
+    match app.runtime.operate().crash(&target, given.words.as_deref().unwrap_or("a drill")) {
+        Ok(()) => Ok(Done),
+        Err(error) => Err(without_actor(&app, &target, error).await),
+    }
 }
 
 /// Crash reports.

@@ -81,12 +81,8 @@ impl NewMessage {
             }
             _ => return Err(Problem::invalid("a message has either `text` or `parts`")),
         };
-        match self.id.as_deref() {
-            Some("") => {
-                return Err(Problem::invalid("the id of a message is empty: leave it out, or give it 1 to 256 bytes"));
-            }
-            Some(id) => message = message.with_id(MessageId::from(id)),
-            None => {}
+        if let Some(id) = &self.id {
+            message = message.with_id(message_id(id)?);
         }
         message.agent.clone_from(&self.agent);
         message.model = self.model.as_deref().map(str::parse).transpose()?;
@@ -97,6 +93,23 @@ impl NewMessage {
     /// What becomes of it where the session is busy.
     pub(crate) fn delivery(&self) -> Answered<Delivery> {
         delivery(self.delivery, self.steering)
+    }
+}
+
+/// The longest id of a message, in bytes.
+const MESSAGE_ID_MAX: usize = 256;
+
+/// Reads the id of a message.
+pub(crate) fn message_id(id: &str) -> Answered<MessageId> {
+    match id {
+        "" => Err(Problem::invalid("the id of a message is empty: leave it out, or give it 1 to 256 bytes")),
+        id if id.len() > MESSAGE_ID_MAX => {
+            Err(Problem::invalid(format!("the id of a message has {} bytes: give it 1 to 256 bytes", id.len())))
+        }
+        id if id.contains('\0') => {
+            Err(Problem::invalid("the id of a message has the character NUL: give it others, or leave it out"))
+        }
+        id => Ok(MessageId::from(id)),
     }
 }
 

@@ -23,6 +23,8 @@ mod guard;
 mod hostile;
 #[path = "server/routes.rs"]
 mod routes;
+#[path = "server/rows.rs"]
+mod rows;
 #[path = "server/scenarios.rs"]
 mod scenarios;
 #[path = "server/sends.rs"]

@@ -21,6 +21,8 @@ fn reads() -> Vec<Driver> {
         Driver::new("Session::state", go!(w, drop(w.session.state().await.unwrap()))),
         Driver::new("Session::peek", go!(w, drop(w.session.peek().await.unwrap())))
             .given(go!(w, w.runtime.passivate(&id()).await.unwrap())),
+        Driver::new("Session::last_entry", go!(w, assert!(w.session.last_entry().await.unwrap() > Seq(0))))
+            .given(go!(w, w.runtime.passivate(&id()).await.unwrap())),
         Driver::new("Session::queue", go!(w, drop(w.session.queue().await.unwrap()))),
         Driver::new("Session::grants", go!(w, drop(w.session.grants().await.unwrap()))),
         Driver::new("Session::pins", go!(w, drop(w.session.pins().await.unwrap()))),

@@ -16,7 +16,8 @@ use client::Client;
 
 /// A server for as long as the tests' runtime lives.
 async fn serve(node: &Node) -> Client {
-    let options = ServerOptions::new(std::env::temp_dir());
+    let mut options = ServerOptions::new(std::env::temp_dir());
+    options.drills = true;
     let server = Server::new(node.runtime.clone()).with(options).nodes(node.cluster.clone());
     let bound = Bound::tcp(([127, 0, 0, 1], 0).into(), &server).await.unwrap();
     let at = bound.address().unwrap().into();
@@ -67,13 +68,27 @@ async fn a_message_posted_to_another_node_is_taken_and_its_progress_is_told_ther
     // What only the node of the session knows is refused with its name.
     let of_turn = second.ask("POST", "/v1/sessions/s/messages", json!({ "text": "x", "expect_turn": 3 })).await;
     assert_eq!(of_turn.refused(), (409, "busy".to_owned()));
-    for (method, path) in [("POST", "/pause"), ("POST", "/asks/3"), ("DELETE", "")] {
-        let body = if path == "/asks/3" { json!({ "grant": "once" }) } else { Value::Null };
-        let problem = second.ask(method, &format!("/v1/sessions/s{path}"), body).await;
+    let levers = ["restart", "stop", "park", "unpark", "passivate", "crash"].map(|lever| format!("/actors/s/{lever}"));
+    let of_session = [("POST", "/pause"), ("POST", "/asks/3"), ("DELETE", "")]
+        .map(|(method, path)| (method, format!("/sessions/s{path}")));
+    for (method, path) in levers.into_iter().map(|path| ("POST", path)).chain(of_session) {
+        let body = if path.ends_with("/asks/3") { json!({ "grant": "once" }) } else { Value::Null };
+        let problem = second.ask(method, &format!("/v1{path}"), body).await;
         let (detail, next) = (problem.json()["detail"].to_string(), problem.json()["next"].to_string());
         assert_eq!(problem.refused(), (409, "busy".to_owned()), "{method} {path}");
         assert!(detail.contains(" on one ") && next.contains("/v1/cluster"), "{method} {path}: {detail} {next}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_was_refused_is_known_at_the_node_of_its_session() {
+    let (one, first, _two, second) = two().await;
+    first.post("/v1/sessions/s/messages", json!({ "id": "m", "text": "call gate" })).await;
+    one.tools.gate.is_running().await;
+    let only_idle = json!({ "id": "r", "text": "now", "delivery": "reject" });
+    second.ask("POST", "/v1/sessions/s/messages", only_idle).await.ok();
+    let refused = comes_to(&second, "r", "refused").await;
+    assert_eq!(first.get("/v1/sessions/s/messages/r").await, refused);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,6 +130,16 @@ async fn the_events_of_a_session_are_followed_at_another_node_and_when_it_comes_
         told.push(stream.last.clone());
     }
     assert_eq!(told[0], told[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_a_session_that_is_deleted_end_at_another_node() {
+    let (_one, first, _two, second) = two().await;
+    let mut events = second.events("/v1/sessions/s/events?after=0", "").await;
+    first.post("/v1/sessions/s/messages", json!({ "text": "first" })).await;
+    events.until("turn_finished").await;
+    first.ask("DELETE", "/v1/sessions/s", Value::Null).await.ok();
+    assert!(events.until("ended").await["why"].to_string().contains("deleted"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

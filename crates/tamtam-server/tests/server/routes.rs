@@ -376,6 +376,9 @@ async fn the_runtime_is_looked_at_and_its_levers_pulled() {
     assert_eq!(crashes[0]["reason"]["detail"]["text"], "the words of the drill", "{crashes}");
     assert_eq!(lab.get("/v1/actors/s").await["crashes"], crashes);
     assert_eq!(lab.post("/v1/drain", json!({ "deadline_ms": 1000 })).await, json!({ "left": [] }));
+    let ready = lab.ask("GET", "/readyz", Value::Null).await;
+    assert_eq!((ready.status, ready.json()), (503, json!({ "status": "draining" })));
+    assert_eq!(lab.get("/v1").await["draining"], json!(true));
     assert_eq!(lab.ask("POST", "/v1/sessions", json!({})).await.refused(), (503, "closed".into()));
     lab.end().await;
 }
@@ -385,6 +388,8 @@ async fn the_runtime_is_looked_at_and_its_levers_pulled() {
 async fn wrong_input_is_refused_with_a_typed_error() {
     let lab = Lab::new().await;
     lab.session("s").await;
+    let long = "x".repeat(257);
+    let at_long = format!("/v1/sessions/s/messages/{long}");
     let invalid = [
         ("POST", "/v1/sessions", json!({ "nonsense": 1 })),
         ("POST", "/v1/sessions", json!({ "id": "../etc" })),
@@ -402,6 +407,10 @@ async fn wrong_input_is_refused_with_a_typed_error() {
         ("POST", "/v1/sessions/s/messages", json!({ "text": "" })),
         ("POST", "/v1/sessions/s/messages", json!({ "text": "x", "parts": [] })),
         ("POST", "/v1/sessions/s/messages", json!({ "text": "x", "id": "" })),
+        ("POST", "/v1/sessions/s/messages", json!({ "text": "x", "id": long })),
+        ("POST", "/v1/sessions/s/messages", json!({ "text": "x", "id": "a\0b" })),
+        ("GET", &at_long, Value::Null),
+        ("GET", "/v1/sessions/s/messages/a%00b", Value::Null),
         ("POST", "/v1/sessions/s/messages", json!({ "text": "x", "delivery": "stear" })),
         ("POST", "/v1/sessions/s/messages", json!({ "text": "x", "steering": "skip_remaining" })),
         ("POST", "/v1/sessions/s/messages", json!({ "text": "x", "delivery": "steer", "steering": "odd" })),
