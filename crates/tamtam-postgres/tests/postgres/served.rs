@@ -139,7 +139,8 @@ async fn the_events_of_a_session_that_is_deleted_end_at_another_node() {
     first.post("/v1/sessions/s/messages", json!({ "text": "first" })).await;
     events.until("turn_finished").await;
     first.ask("DELETE", "/v1/sessions/s", Value::Null).await.ok();
-    assert!(events.until("ended").await["why"].to_string().contains("deleted"));
+    let ended = tokio::time::timeout(client::LONG, events.until("ended")).await.expect("the stream ends");
+    assert!(ended["why"].to_string().contains("deleted"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
