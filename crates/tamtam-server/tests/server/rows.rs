@@ -105,7 +105,7 @@ impl Nodes for Others {
     fn send<'a>(&'a self, _: &'a SessionId, _: Message, _: Delivery) -> BoxFuture<'a, Result<(), Problem>> {
         panic!("nothing is sent")
     }
-    fn abort<'a>(&'a self, _: &'a SessionId, _: Option<Seq>, _: String) -> BoxFuture<'a, Result<(), Problem>> {
+    fn abort<'a>(&'a self, _: &'a SessionId, _: Option<Seq>, _: String) -> BoxFuture<'a, Result<bool, Problem>> {
         panic!("nothing is aborted")
     }
     fn progress<'a>(&'a self, _: &'a SessionId, _: &'a MessageId) -> BoxFuture<'a, Result<MessageStage, Problem>> {
