@@ -184,7 +184,7 @@ async fn looks_that_get_no_answer_hold_few_threads() {
         streams.push(client.events("/v1/sessions/s/events", "").await);
     }
     rows.is_away.store(true, SeqCst);
-    comes_true(|| rows.waiting.load(SeqCst) == 8).await;
+    comes_true(|| rows.waiting.load(SeqCst) >= 8).await;
     // All streams want to look by now.
     tokio::time::sleep(Duration::from_secs(1)).await;
     rows.is_away.store(false, SeqCst);
