@@ -281,6 +281,8 @@ async fn a_session_that_another_node_parked_is_unparked_on_any() {
     first.passivate(&id()).await.unwrap();
     second.open(&id()).await.unwrap();
     second.operate().park("s").await.unwrap();
+    // It gives the session up behind the lever.
+    assert!(tokio::task::block_in_place(|| two.kept.settle(LONG)));
     let three = node(&options, "three");
     let (third, _) = three.start().await;
     assert!(matches!(third.open(&id()).await, Err(OpenError::Parked { .. })));
