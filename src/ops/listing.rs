@@ -137,7 +137,7 @@ pub fn sessions(store: &Store, query: &SessionQuery) -> Result<SessionPage, Tape
 /// [`TapeError::Query`] if the text is too long; errors of the engine.
 pub(crate) fn sessions_of(store: &dyn TapeStore, query: &SessionQuery) -> Result<SessionPage, TapeError> {
     query.check()?;
-    let statuses = SessionStatuses::of_all(store)?.with_claimed()?;
+    let statuses = SessionStatuses::of_all(store)?.with_claimed();
     let mut all = store.list()?;
     let cost = ListCost { rows: all.len() as u64, folders: all.len() as u64, ..ListCost::default() };
     let used = |summary: &SessionSummary| summary.last.unwrap_or_default();

@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     Anchor, EntryWords, FoundEntry, LoadedTape, Mark, Notify, Position, SessionSummary, SoundEnd, TapeEntry, TapeError,
-    TapeStore, TapeWriter, UnreadTape, WantedWords,
+    TapeStore, TapeWriter, UnreadTape, WantedWords, engine::one_by_one,
 };
 use crate::words::{
     ids::{Seq, SessionId},
@@ -67,8 +67,12 @@ impl TapeStore for Caught {
         self.call("summary", |engine| engine.summary(session))?
     }
 
+    /// A panic over one session is not the end of the list: the sessions are asked for by themselves then.
     fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
-        self.call("summaries", |engine| engine.summaries())?
+        self.call("summaries", |engine| engine.summaries()).unwrap_or_else(|error| {
+            tracing::error!(%error, "the sessions are listed one by one");
+            one_by_one(self)
+        })
     }
 
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {

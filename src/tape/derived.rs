@@ -91,18 +91,13 @@ pub trait TapeStoreExt: TapeStore {
 
     /// The names of all sessions, sorted.
     fn sessions(&self) -> Result<Vec<SessionId>, TapeError> {
-        let (mut sessions, hidden) = (self.names()?, names(self.marks(Mark::Hidden, None)?));
-        sessions.retain(|session| hidden.binary_search(session).is_err());
-        Ok(sessions)
+        shown(self, || self.names(), |session| session)
     }
 
     /// All sessions by their names, with the age and the size of their tapes. A session that cannot be read is listed as one
     /// without an entry.
     fn list(&self) -> Result<Vec<SessionSummary>, TapeError> {
-        // In this order: a session that is hidden in between is not listed.
-        let (mut all, hidden) = (self.summaries()?, names(self.marks(Mark::Hidden, None)?));
-        all.retain(|summary| hidden.binary_search(&summary.id).is_err());
-        Ok(all)
+        shown(self, || self.summaries(), |summary| &summary.id)
     }
 
     /// Makes the session `session`, which continues from the entry `at` of `parent`. Without `at` it continues from the parent's
@@ -264,6 +259,19 @@ pub trait TapeStoreExt: TapeStore {
 }
 
 impl<S: TapeStore + ?Sized> TapeStoreExt for S {}
+
+/// What is read, without the sessions that were deleted when it began, or are when it ends: one that is hidden meanwhile, and one
+/// that was hidden and is erased meanwhile with its mark.
+fn shown<S: TapeStore + ?Sized, T>(
+    store: &S,
+    read: impl FnOnce() -> Result<Vec<T>, TapeError>,
+    id: impl Fn(&T) -> &SessionId,
+) -> Result<Vec<T>, TapeError> {
+    let hidden = || store.marks(Mark::Hidden, None).map(names);
+    let (before, mut all, behind) = (hidden()?, read()?, hidden()?);
+    all.retain(|one| [&before, &behind].iter().all(|hidden| hidden.binary_search(id(one)).is_err()));
+    Ok(all)
+}
 
 fn names(marks: Vec<(SessionId, String)>) -> Vec<SessionId> {
     marks.into_iter().map(|(session, _)| session).collect()

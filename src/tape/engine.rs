@@ -148,16 +148,7 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// read as [`SessionSummary::unread`]. The default asks for each by itself. An engine for which a question is a round trip answers
     /// for all of them at once.
     fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
-        let mut all = Vec::new();
-        for session in self.names()? {
-            match self.summary(&session) {
-                Ok(summary) => all.push(summary),
-                // The session was deleted in between.
-                Err(TapeError::Missing { .. }) => {}
-                Err(_) => all.push(SessionSummary::unread(session)),
-            }
-        }
-        Ok(all)
+        one_by_one(self)
     }
 
     /// The last entry that a fork can continue from. The default is right for an engine whose entries cannot be damaged.
@@ -215,8 +206,8 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
         Err(TapeError::NoIndex)
     }
 
-    /// Puts the words of a tape's next entries in, in order, and the labels that its session has from then on; `None` if these entries
-    /// change nothing of them. Does nothing if the tape of that name is another one by now, or if another caller was faster. Erasing a
+    /// Puts the words of a tape's next entries in, in order and without a gap, and the labels that its session has from then on; `None`
+    /// if these entries change nothing of them. What is unread of a tape may come in several puts, of at most 50,000 words each. Does nothing if the tape of that name is another one by now, or if another caller was faster. Erasing a
     /// session removes its words in the same step.
     fn put_words(&self, _tape: &UnreadTape, _words: &[EntryWords], _labels: Option<&Labels>) -> Result<(), TapeError> {
         Err(TapeError::NoIndex)
@@ -238,6 +229,20 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     fn folder(&self, _of: Option<&SessionId>) -> Option<PathBuf> {
         None
     }
+}
+
+/// [`TapeStore::summaries`], asked for one by one.
+pub(super) fn one_by_one<S: TapeStore + ?Sized>(store: &S) -> Result<Vec<SessionSummary>, TapeError> {
+    let mut all = Vec::new();
+    for session in store.names()? {
+        match store.summary(&session) {
+            Ok(summary) => all.push(summary),
+            // The session was deleted in between.
+            Err(TapeError::Missing { .. }) => {}
+            Err(_) => all.push(SessionSummary::unread(session)),
+        }
+    }
+    Ok(all)
 }
 
 /// What [`TapeStore::take_in`] is given: first the appends of the tape, in order, then marks, then large outputs.

@@ -10,6 +10,7 @@
 //! | `turns.rs` | messages, calls, crashes, recovery |
 //! | `tapes.rs` | sleep, parking, forks, merges, going back, compaction, budgets, lists |
 //! | `searches.rs` | searches, or that there is no index |
+//! | `indexed.rs` | an engine with an index of words: small answers, ties, refusals, changes in the middle of a list |
 //! | `refusing.rs` | an engine that accepts nothing for a while, or cannot be read |
 //! | `panicking.rs` | an engine that panics in a method |
 //! | `later.rs` | appends that are on their way when an incarnation ends |
@@ -18,6 +19,8 @@
 
 mod full;
 mod harness;
+#[cfg(feature = "sqlite")]
+mod indexed;
 mod later;
 mod nothing;
 mod own;

@@ -46,7 +46,7 @@ use crate::{
 /// session's row; after [`deaths_max`](PostgresOptions::deaths_max) of them in a row the next claim parks it instead, and fails as
 /// [`PostgresError::Deadly`]. An owner that got as far as an entry is counted on the tape, like a crash in one process.
 ///
-/// **Lists and searches.** `Runtime::list` is two statements, and one more for each 10,000 sessions. `Runtime::search` finds the words
+/// **Lists and searches.** `Runtime::list` is three statements, and one more for each 10,000 sessions. `Runtime::search` finds the words
 /// that it finds over files. It first reads what was appended since the last search, for as long as its query waits; an append does
 /// nothing for it.
 ///

@@ -67,9 +67,22 @@ pub(super) fn mark(seq: Seq, imported: ImportedFrom) -> TapePiece {
 /// # Errors
 /// The mark cannot be read: without its entry, the fork would have the powers that were taken.
 pub(in crate::tape) fn of_fork(said: &str, forked: &Forked, first: &TapeEntry) -> Result<Option<TapeEntry>, TapeError> {
-    let mark: Mark = serde_json::from_str(said)
-        .map_err(|error| TapeError::engine(format!("what session {} came in with: {error}", forked.parent)))?;
+    let mark = read(&forked.parent, said)?;
     let (session, spill) = (forked.session.clone(), forked.spill.clone());
     let imported = ImportedFrom { session, spill, ..mark.imported };
     Ok((first.seq <= mark.seq).then(|| imported.entry(first.seq.next(), first.time)))
+}
+
+/// The number of the `imported` entry on a session's tape; `said` is the session's mark.
+///
+/// # Errors
+/// The mark cannot be read.
+#[cfg(feature = "sqlite")]
+pub(in crate::tape) fn seq(session: &SessionId, said: &str) -> Result<Seq, TapeError> {
+    Ok(read(session, said)?.seq)
+}
+
+fn read(session: &SessionId, said: &str) -> Result<Mark, TapeError> {
+    serde_json::from_str(said)
+        .map_err(|error| TapeError::engine(format!("what session {session} came in with: {error}")))
 }

@@ -12,12 +12,12 @@
 //! | the ids of entries are times, and drawn one after the other | times, and a hash of the session with the number of the entry |
 //!
 //! A change must keep: an append writes nothing here and waits for nothing; one tape that cannot be read keeps no other from being
-//! read. Blocks on the engine.
+//! read; a search works (with less) while nothing can be read on. Blocks on the engine.
 
 use std::{collections::BTreeSet, time::Instant};
 
 use super::{
-    labels::of_fork_in,
+    labels::in_pieces,
     query::{Cursor, Order, PAGE_HITS_MAX, Query, Term, expression, terms},
     schema::{TIME_SHIFT, first_id_at, last_id_at, tag},
     search::{BLOCK_BYTES_MAX, BLOCK_HITS, Hit, Page},
@@ -26,17 +26,16 @@ use super::{
     tokens::{Searchable, tokens},
 };
 use crate::{
-    tape::{
-        Anchor, Behind, EntryWords, FoundEntry, TapeEntry, TapeError, TapeStore, UnreadTape, WantedWords,
-        labels::newest_labels,
-    },
+    tape::{Anchor, Behind, EntryWords, FoundEntry, TapeEntry, TapeError, TapeStore, UnreadTape, WantedWords},
     words::ids::{Millis, Seq, SessionId},
 };
 
 /// How many tapes are asked for at once.
 const TAPES: usize = 500;
-/// How many entries are read and put in at once.
+/// How many entries are read at once.
 const ENTRIES: u64 = 256;
+/// How many words are put in at once. One entry has fewer: its text is bounded.
+const WORDS_MAX: usize = 50_000;
 /// How often one page asks the engine for more, where what it has found has the words but not the phrase.
 const ROUNDS_MAX: usize = 50;
 
@@ -59,18 +58,33 @@ pub(crate) fn search_in(store: &dyn TapeStore, query: &Query) -> Result<Page, Ta
     Ok(page)
 }
 
-/// Reads tapes on until the time is over. Returns how many are behind.
+/// Reads tapes on until the time is over. Returns how many are behind, of those that were looked at: 0 only if none is.
 fn catch_up(store: &dyn TapeStore, until: Instant) -> Result<u64, TapeError> {
     let (mut after, mut behind) = (None, 0);
     loop {
-        let tapes = store.unread_words(after.as_ref(), TAPES)?;
+        let tapes = match store.unread_words(after.as_ref(), TAPES) {
+            Err(error @ TapeError::NoIndex) => return Err(error),
+            // What is in can be searched.
+            Err(error) => {
+                tracing::warn!(%error, "it is not known which sessions a search has not read");
+                return Ok(behind + 1);
+            }
+            tapes => tapes?,
+        };
         for tape in &tapes {
             // A tape that is damaged, or that somebody claims or deletes right now, is left to the next search.
-            behind += u64::from(!read_on(store, tape, until).unwrap_or(false));
+            let is_read = read_on(store, tape, until).unwrap_or_else(|error| {
+                tracing::warn!(session = %tape.session, %error, "a session cannot be read for the index");
+                false
+            });
+            behind += u64::from(!is_read);
         }
         match tapes.last() {
             Some(last) if tapes.len() == TAPES => after = Some(last.session.clone()),
             _ => return Ok(behind),
+        }
+        if Instant::now() >= until {
+            return Ok(behind.max(1));
         }
     }
 }
@@ -85,17 +99,27 @@ fn read_on(store: &dyn TapeStore, tape: &UnreadTape, until: Instant) -> Result<b
         let through = Seq(from.0.saturating_add(ENTRIES - 1)).min(tape.last);
         let entries = store.range(&tape.session, from, through)?;
         let Some(last) = entries.last() else { return Ok(false) };
-        let labels = match newest_labels(&entries) {
-            None => of_fork_in(store, &tape.session, &entries)?,
-            said => said,
-        };
+        from = last.seq.next();
         let parts = match &mut parts {
             Some(parts) => parts,
             none => none.insert(store.parts(&tape.session)?),
         };
-        let words: Vec<EntryWords> = entries.iter().map(|entry| words(&tape.session, parts, entry)).collect();
-        store.put_words(tape, &words, labels.as_ref())?;
-        from = last.seq.next();
+        let (mut rest, mut of_rest) =
+            (&entries[..], entries.iter().map(|entry| words(&tape.session, parts, entry)).peekable());
+        while !rest.is_empty() {
+            let (mut piece, mut count) = (Vec::new(), 0);
+            while let Some(one) = of_rest.next_if(|one| piece.is_empty() || count + one.words.len() <= WORDS_MAX) {
+                count += one.words.len();
+                piece.push(one);
+            }
+            let (these, behind) = rest.split_at(piece.len());
+            // The labels of this piece alone: reading may stop behind it.
+            store.put_words(tape, &piece, in_pieces(store, &tape.session, these)?.as_ref())?;
+            rest = behind;
+            if !rest.is_empty() && Instant::now() >= until {
+                return Ok(false);
+            }
+        }
     }
     Ok(true)
 }
@@ -155,8 +179,13 @@ fn find(store: &dyn TapeStore, query: &Query, terms: &[Term]) -> Result<Page, Ta
         Order::Best => {
             let given = query.after.and_then(|after| after.ranked).unwrap_or(0);
             wanted.through = wanted.through.min(query.after.map_or(i64::MAX, |after| after.id));
-            let (mut block, rest) = gather(store, wanted, terms, BLOCK_HITS)?;
+            let (mut block, mut rest) = gather(store, wanted.clone(), terms, BLOCK_HITS)?;
             let begins = block.first().map_or(0, |(found, _)| found.place);
+            // The next page looks from where the block begins, and so comes further down. This page must see that block too.
+            if rest.is_some() && block.len() < BLOCK_HITS && begins < wanted.through && is_looked_at(terms) {
+                wanted.through = begins;
+                (block, rest) = gather(store, wanted, terms, BLOCK_HITS)?;
+            }
             block.sort_by_cached_key(|(found, text)| std::cmp::Reverse((weight(text, terms), found.place)));
             let to = given.saturating_add(limit).min(block.len());
             let next = match to < block.len() {
@@ -180,33 +209,62 @@ fn hit(found: FoundEntry, text: &str, query: &Query, terms: &[Term]) -> Hit {
 /// Entries with their texts, and the place to go on from, if there may be more.
 type Gathered = (Vec<(FoundEntry, String)>, Option<i64>);
 
-/// At most so many entries, largest place first.
+/// Whether the text decides too: many of those with the words may not have the phrase.
+fn is_looked_at(terms: &[Term]) -> bool {
+    terms.iter().any(|term| term.tokens.len() > 1)
+}
+
+/// At most so many entries, largest place first; more only if all of them are of one place.
 fn gather(store: &dyn TapeStore, mut wanted: WantedWords, terms: &[Term], most: usize) -> Result<Gathered, TapeError> {
-    // Where the text decides, many of those with the words may not have the phrase.
-    let is_looked_at = terms.iter().any(|term| term.tokens.len() > 1);
+    let is_looked_at = is_looked_at(terms);
     let mut got: Vec<(FoundEntry, String)> = Vec::new();
     let mut bytes = 0;
+    // Those that were found at the place `wanted.through`. An answer may end between two of one place, so that place is asked for again.
+    let mut seen: Vec<(SessionId, Seq)> = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        wanted.most = if is_looked_at { BLOCK_HITS } else { most + 1 - got.len() };
+        let room = if is_looked_at { BLOCK_HITS } else { (most + 1).saturating_sub(got.len()).max(1) };
+        wanted.most = room + seen.len();
         let found = store.find_words(&wanted)?;
         let Some(last) = found.last() else { return Ok((got, None)) };
-        wanted.through = last.place.saturating_sub(1);
+        wanted.through = last.place;
+        let before = std::mem::take(&mut seen);
+        let mut is_further = false;
         for one in found {
+            let key = (one.session.clone(), one.entry.seq);
+            let was_seen = before.contains(&key);
+            if one.place == wanted.through {
+                seen.push(key);
+            }
+            if was_seen {
+                continue;
+            }
+            is_further = true;
             let text = text_of(one.entry.data.get());
             if is_looked_at && !stands_in(&tokens(&text), terms) {
                 continue;
             }
-            if got.len() == most || bytes >= BLOCK_BYTES_MAX {
-                let place = one.place;
-                // Those of one place are on one page.
-                while got.len() > 1 && got.last().is_some_and(|(last, _)| last.place == place) {
-                    got.pop();
-                }
-                return Ok((got, Some(place)));
+            let is_full = got.len() >= most || bytes >= BLOCK_BYTES_MAX;
+            if is_full && end_before(&mut got, one.place) {
+                return Ok((got, Some(one.place)));
             }
             bytes += text.len();
             got.push((one, text));
         }
+        if !is_further {
+            wanted.through = wanted.through.saturating_sub(1);
+            seen.clear();
+        }
     }
-    Ok((got, Some(wanted.through)))
+    let is_whole = end_before(&mut got, wanted.through);
+    Ok((got, Some(if is_whole { wanted.through } else { wanted.through.saturating_sub(1) })))
+}
+
+/// Takes the entries of this place off the end of a page, because the next page begins with it: those of one place are on one page.
+/// `false` if the page has no others, and keeps them.
+fn end_before(page: &mut Vec<(FoundEntry, String)>, place: i64) -> bool {
+    let first = page.iter().position(|(one, _)| one.place == place);
+    if let Some(first @ 1..) = first {
+        page.truncate(first);
+    }
+    first != Some(0)
 }

@@ -14,8 +14,9 @@ use rusqlite::{Transaction, params};
 use super::Failed;
 use crate::{
     tape::{
-        Forked, TapeEntry, TapeError, TapeStore,
+        Forked, Mark, TapeEntry, TapeError, TapeStore,
         appends::read_range,
+        import::narrowed,
         labels::newest_labels,
         layout::Layout,
         lineage::{FORKS_OF_FORKS_MAX, origin},
@@ -75,31 +76,56 @@ pub(super) fn after(layout: &Layout, session: &SessionId, entries: &[TapeEntry])
     }
 }
 
-/// The labels that a fork has from the tape that it continues from, over any engine; `None` if these are not its first entries.
-pub(super) fn of_fork_in(
+/// [`after`], over any engine, of entries that may be a piece of what a search has not read: searches may see the labels of each
+/// piece, so those of a file are left out also before the `imported` entry, which takes them away.
+///
+/// # Errors
+/// Those of the engine: the session is then behind.
+pub(super) fn in_pieces(
     store: &dyn TapeStore,
     session: &SessionId,
     entries: &[TapeEntry],
 ) -> Result<Option<Labels>, TapeError> {
+    let labels = match newest_labels(entries) {
+        None => of_fork_in(store, session, entries)?,
+        said => said,
+    };
+    if let (Some(said), Some(last)) = (&labels, entries.last())
+        && !said.is_empty()
+        && let Some((_, about)) = store.marks(Mark::Imported, Some(session))?.pop()
+        && last.seq < narrowed::seq(session, &about)?
+    {
+        return Ok(Some(Labels::default()));
+    }
+    Ok(labels)
+}
+
+/// The labels that a fork has from the tape that it continues from, over any engine; `None` if these are not its first entries.
+fn of_fork_in(store: &dyn TapeStore, session: &SessionId, entries: &[TapeEntry]) -> Result<Option<Labels>, TapeError> {
     if entries.first().and_then(Forked::of).is_none() {
         return Ok(None);
     }
     // A fork that was brought in whole continues from no session here: the entries before say its labels.
-    let Some(mut from) = store.summary(session)?.from else { return Ok(None) };
+    let Some(from) = store.summary(session)?.from else { return Ok(None) };
+    match at_fork_in(store, from) {
+        // The fork cannot be read either, and has no labels.
+        Err(TapeError::Missing { .. } | TapeError::Damaged(_)) => Ok(Some(Labels::default())),
+        at => at.map(Some),
+    }
+}
+
+/// [`at_fork`], over any engine.
+fn at_fork_in(store: &dyn TapeStore, mut from: Forked) -> Result<Labels, TapeError> {
     for _ in 0..=FORKS_OF_FORKS_MAX {
-        let at = match store.position(&from.parent, from.seq) {
-            Ok(Some(at)) if at.sum == from.sum => at,
-            Ok(_) | Err(TapeError::Missing { .. }) => break,
-            Err(other) => return Err(other),
-        };
+        let Some(at) = store.position(&from.parent, from.seq)?.filter(|at| at.sum == from.sum) else { break };
         let part = store.range(&from.parent, at.part.first, from.seq)?;
         if let Some(labels) = newest_labels(&part) {
-            return Ok(Some(labels));
+            return Ok(labels);
         }
         let Some(before) = store.summary(&from.parent)?.from else { break };
         from = before;
     }
-    Ok(Some(Labels::default()))
+    Ok(Labels::default())
 }
 
 /// The labels at the entry that a fork continues from; no labels if the other tape has another entry there.

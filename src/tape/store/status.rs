@@ -94,10 +94,11 @@ impl<'s> SessionStatuses<'s> {
         Ok(SessionStatuses { store, marked, claimed: None })
     }
 
-    /// Reads which sessions are open too, for a list that shows most of them.
-    pub(crate) fn with_claimed(mut self) -> Result<SessionStatuses<'s>, TapeError> {
-        self.claimed = Some(self.store.marks(Mark::Claimed, None)?.into_iter().map(|(session, _)| session).collect());
-        Ok(self)
+    /// Reads which sessions are open too, for a list that shows most of them. If that fails, it is looked up for each session.
+    pub(crate) fn with_claimed(mut self) -> SessionStatuses<'s> {
+        let claimed = self.store.marks(Mark::Claimed, None).ok();
+        self.claimed = claimed.map(|claimed| claimed.into_iter().map(|(session, _)| session).collect());
+        self
     }
 
     /// Reads these marks of one session alone.

@@ -12,8 +12,8 @@ use tamtam::{
     model::{Reply, Scripted},
     runtime::{DeleteError, Kind, StartError},
     tape::{
-        Anchor, LoadedTape, Mark, MemoryStore, Notify, Position, SessionSummary, SoundEnd, TapeEntry, TapeError,
-        TapeStore, TapeWriter, UnreadTape,
+        Anchor, FoundEntry, LoadedTape, Mark, MemoryStore, Notify, Position, SessionSummary, SoundEnd, TapeEntry,
+        TapeError, TapeStore, TapeWriter, UnreadTape, WantedWords,
     },
 };
 
@@ -71,11 +71,15 @@ impl TapeStore for Panics {
     }
     fn summaries(&self) -> Result<Vec<SessionSummary>, TapeError> {
         self.enter("summaries");
-        self.tapes.summaries()
+        self.names()?.iter().map(|session| self.summary(session)).collect()
     }
     fn unread_words(&self, _: Option<&SessionId>, _: usize) -> Result<Vec<UnreadTape>, TapeError> {
         self.enter("unread_words");
-        Err(TapeError::NoIndex)
+        Ok(Vec::new())
+    }
+    fn find_words(&self, _: &WantedWords) -> Result<Vec<FoundEntry>, TapeError> {
+        self.enter("find_words");
+        Ok(Vec::new())
     }
     fn sound_end(&self, session: &SessionId) -> Result<SoundEnd, TapeError> {
         self.enter("sound_end");
@@ -130,12 +134,22 @@ async fn a_panic_of_an_engine_is_a_storage_failure_that_names_the_method() {
     };
     let opened = |method: &'static str, error: OpenError| held(method, error.to_string(), error.kind());
 
+    // One session that panics is listed as one that cannot be read.
+    let listed = runtime.list().await.unwrap();
     engine.set("summaries");
-    opened("summaries", runtime.list().await.unwrap_err());
+    assert_eq!(runtime.list().await.unwrap(), listed);
+    engine.set("summary");
+    assert_eq!(runtime.list().await.unwrap(), [SessionSummary::unread(id.clone())]);
+    engine.set("names");
+    opened("names", runtime.list().await.unwrap_err());
     #[cfg(feature = "sqlite")]
     {
+        use tamtam::tape::{Behind, Query};
+        engine.set("find_words");
+        opened("find_words", runtime.search(Query::new("fine")).await.unwrap_err());
+        // What is in is searched.
         engine.set("unread_words");
-        opened("unread_words", runtime.search(tamtam::tape::Query::new("fine")).await.unwrap_err());
+        assert_eq!(runtime.search(Query::new("fine")).await.unwrap().behind, Behind::Sessions(1));
     }
     engine.set("range");
     opened("range", session.events_after(Seq::ZERO).await.map(drop).unwrap_err());

@@ -6,7 +6,7 @@ use tamtam::{
     Delivery, Message, MessageId, OpenError, Outcome, Runtime, Seq, SessionId, Steering,
     runtime::OperateError,
     session::{Labels, Record},
-    tape::{TapeError, TapeStoreExt as _},
+    tape::{TapeError, TapeStore as _, TapeStoreExt as _},
 };
 use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions, migrate};
 
