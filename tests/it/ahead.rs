@@ -370,12 +370,12 @@ async fn a_successor_that_is_dropped_is_paid_for() {
         let charged: Vec<_> =
             bill.lines.iter().map(|line| (line.kind, line.charge.usage, line.charge.estimated)).collect();
         let said = Usage::new(20, 5);
-        // The conversation with its answer has 25 tokens, and the message nine bytes.
+        // The conversation with its answer has 25 tokens, and the message seven: three of its words, four as each has.
         let is_exact = is_whole && charged.get(1).is_some_and(|(.., estimated)| !estimated);
         was_read |= is_exact;
         let written = charged.get(1).map_or(0, |(_, usage, _)| if is_whole { usage.output.min(5) } else { 0 });
         let dropped =
-            if is_exact { (BillKind::Failed, said, false) } else { (BillKind::Failed, Usage::new(28, written), true) };
+            if is_exact { (BillKind::Failed, said, false) } else { (BillKind::Failed, Usage::new(32, written), true) };
         assert_eq!(charged, [(BillKind::Answer, said, false), dropped, (BillKind::Answer, said, false)], "{is_whole}");
         let state = session.state().await.unwrap();
         assert_eq!(state.usage, Usage::new(if is_exact { 60 } else { 40 }, if is_exact { 15 } else { 10 }));
@@ -424,7 +424,7 @@ async fn a_successor_is_paid_for_also_where_another_model_goes_on() {
     let line = |model: &str, kind| (model.to_owned(), kind);
     let answered = |model| line(model, BillKind::Answer);
     assert_eq!(charged, [answered("p/m"), answered("q/m"), line("p/m", BillKind::Failed), answered("p/m")]);
-    assert_eq!((bill.lines[2].charge.usage, bill.lines[2].charge.estimated), (Usage::new(28, 0), true));
+    assert_eq!((bill.lines[2].charge.usage, bill.lines[2].charge.estimated), (Usage::new(32, 0), true));
     assert!(runtime.shutdown().await.is_empty());
 }
 

@@ -86,11 +86,7 @@ fn what_is_built_is_pinned() {
         } else if section.contains("dependencies")
             && let Some((name, wanted)) = line.split_once(" = ")
             // The library and the crates of the workspace, which are published with it.
-            && !wanted.starts_with("{ path = \"../..\", version = \"")
-            && !wanted.starts_with("{ path = \"../tamtam-server\", version = \"")
-            && !wanted.starts_with("{ path = \"../tamtam-mcp\", version = \"")
-            && !wanted.starts_with("{ path = \"../tamtam-acp\", version = \"")
-            && !wanted.starts_with("{ path = \"../tamtam-otel\", version = \"")
+            && !(wanted.starts_with("{ path = \"../") && wanted.contains("\", version = \""))
         {
             asked += 1;
             let version = wanted.strip_prefix("{ version = ").unwrap_or(wanted).split('"').nth(1).unwrap();
