@@ -82,14 +82,14 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
 scratch=${TMPDIR:-/tmp}
 memory=/dev/shm
 if [ -z "${TMPDIR:-}" ] && [ -w "$memory" ] && [ "$(df --output=avail -k "$memory" | tail -n 1)" -ge $((4 << 20)) ]; then
-  scratch=$(mktemp -d "$memory/tamtam-tests-XXXXXX")
-  trap 'rm -rf "$scratch"' EXIT
+  own=$(mktemp -d "$memory/tamtam-tests-XXXXXX")
+  trap 'rm -rf "$own"' EXIT
   # Some tests give up root first.
-  chmod 1777 "$scratch"
-  printf '#!/bin/sh\n' >"$scratch/runs"
-  chmod +x "$scratch/runs"
+  chmod 1777 "$own"
+  printf '#!/bin/sh\n' >"$own/runs"
+  chmod +x "$own/runs"
   # Where programs may not be run from memory, the tests cannot lie there.
-  if ! "$scratch/runs" 2>/dev/null; then scratch=/tmp; fi
+  if "$own/runs" 2>/dev/null; then scratch=$own; fi
 fi
 
 # One build for all parts that can share it. In it a test may end an actor, a thread or the process at each crash point by name.
