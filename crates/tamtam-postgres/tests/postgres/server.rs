@@ -25,7 +25,7 @@ cd "$FOLDER"
 "$BIN/initdb" -D data -U postgres -A trust -E UTF8 --no-locale --no-sync >log 2>&1 || { cat log >&2; exit 1; }
 start() {
     while :; do
-        "$BIN/postgres" -D data -k "$FOLDER" -c listen_addresses= -c fsync=$FSYNC -c max_connections=200 \
+        "$BIN/postgres" -D data -k "$FOLDER" -c listen_addresses= -c fsync=$FSYNC -c max_connections=600 \
             -c deadlock_timeout=100ms -c dynamic_shared_memory_type=mmap >>log 2>&1 &
         pid=$!
         until "$BIN/pg_isready" -q -h "$FOLDER"; do
