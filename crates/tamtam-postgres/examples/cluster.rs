@@ -166,6 +166,11 @@ pub(crate) async fn play(
     let killed = Instant::now();
     println!("{victim} is killed, in the middle of its work.");
 
+    let theirs: BTreeSet<&String> = owners.iter().filter(|(_, owner)| **owner == victim).map(|(s, _)| s).collect();
+    // Those that had done all of their work need a reason to go on.
+    for session in sessions.iter().filter(|session| theirs.iter().any(|of| **of == session.as_str())) {
+        sent.push((session, cluster.send(session, "one more", Delivery::Queue).await.unwrap()));
+    }
     for (session, message) in &sent {
         match cluster.wait(session, message).await.unwrap() {
             MessageProgress::Over(_) => {}
@@ -175,7 +180,6 @@ pub(crate) async fn play(
     print!("{}", cluster.tree().await.unwrap());
     println!("All {} messages are answered, {:.1} s after that.", sent.len(), killed.elapsed().as_secs_f64());
     let mut went_on = BTreeMap::new();
-    let theirs: BTreeSet<&String> = owners.iter().filter(|(_, owner)| **owner == victim).map(|(s, _)| s).collect();
     while went_on.len() < theirs.len() {
         match heard.recv_timeout(Duration::from_secs(60)).expect("each goes on") {
             (name, Said::Has(session)) if name != victim && theirs.contains(&session) => {
