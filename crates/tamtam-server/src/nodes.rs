@@ -5,7 +5,8 @@
 //! elsewhere, or asleep ─► Nodes::send, abort ─► 202; its node, or the first one with room, gives it to the session
 //! ```
 //!
-//! So what was posted goes the same way whichever node the balancer chose, and messages that wait for a session stay in one row. What
+//! So any node takes what is posted, and messages that wait for a session stay in one row; one that is posted where the session is
+//! awake may come before those (`docs/HTTP.md`, "Several nodes"). What
 //! only the process of a session has (deltas, levers, answers to asks) is refused with the name of that node. A change must keep that
 //! a message goes one of the two ways: the id makes it the same message on both, and nothing else does.
 
