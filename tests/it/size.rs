@@ -4,14 +4,14 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use serde_json::{Value, json};
 use tamtam::{
-    Outcome, Runtime, SessionOptions,
+    Outcome, Runtime, Session, SessionOptions,
     model::{BoxFuture, ModelLimits, Reply, Request, Scripted},
     permission::Profile,
     session::SUMMARY_SYSTEM,
@@ -26,10 +26,12 @@ const STEP_MAX: u64 = 2_600;
 /// Of a page. They are no longer than they are because a line end takes two bytes in JSON.
 const LINE: usize = 64;
 
-/// Gives a page of so many lines, none of which was there before.
+/// Returns a page of so many lines, none of which was there before. It waits for a summary that is being written: what is said meanwhile
+/// stays beside it, so that on a busy machine it would be chance how much an anchor repeats.
 struct Page {
     lines: usize,
     said: Arc<AtomicU64>,
+    session: Arc<OnceLock<Session>>,
 }
 
 impl Tool for Page {
@@ -53,7 +55,13 @@ impl Tool for Page {
         let line = |n| format!("{:-<width$}\n", format!("{arguments} {n} "), width = LINE - 1);
         let page: String = (0..self.lines).map(line).collect();
         self.said.fetch_add(page.len() as u64, Ordering::SeqCst);
-        Box::pin(async move { ToolResult::ok(page) })
+        Box::pin(async move {
+            let session = self.session.get().expect("the session that this is a tool of");
+            while session.state().await.unwrap().compaction().is_some() {
+                tokio::task::yield_now().await;
+            }
+            ToolResult::ok(page)
+        })
     }
 }
 
@@ -94,9 +102,12 @@ async fn size(steps: u64, lines: usize) -> Size {
     (limits.context, limits.output) = (200_000, 1_000);
     let model = Arc::new(Scripted::from_fn(script).with_limits(limits));
     let builder = Runtime::builder().store(folder.path().join("store"));
-    let builder = builder.models(model, "scripted/script".parse().unwrap()).tool(Page { lines, said: said.clone() });
+    let own = Arc::<OnceLock<Session>>::default();
+    let page = Page { lines, said: said.clone(), session: own.clone() };
+    let builder = builder.models(model, "scripted/script".parse().unwrap()).tool(page);
     let runtime = builder.start().await.unwrap();
     let session = runtime.create(SessionOptions::new(folder.path()).profile(Profile::Auto)).await.unwrap();
+    assert!(own.set(session.clone()).is_ok());
     session.configure(|settings| settings.steps_max = None).await.unwrap();
     let answer = session.prompt("Read all pages.").await.unwrap().wait().await.unwrap();
     assert_eq!((answer.outcome, u64::from(answer.steps)), (Outcome::Done, steps));
