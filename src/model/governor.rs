@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | requests at once | the host ([`RateLimits`]) | one of them ends |
 //! | requests and tokens in a minute | the host | no 60 s have more than the limit |
-//! | what the provider says is left | the headers of its answers | the moment of the reset that they name |
+//! | what the provider says is left | the headers of its answers | the reset that they name, or the end of a stillness before it |
 //! | unanswered requests | 64 at the start; one more with each head of an answer, one alone after a refusal for load | a head comes |
 //! | stillness | the provider's wait (`Retry-After`) | it is over; all requests of the key obey it |
 //! | the breaker | ten failures of the server in a row | a single probe was answered |
@@ -341,6 +341,8 @@ impl Governor {
     fn failed(&mut self, now: Duration, error: &ModelError, was_probe: bool) {
         if let Some(wait) = error.server_wait() {
             self.still_until = self.still_until.max(now + wait.min(STILL_MAX));
+            self.requests_left.ask_at(self.still_until);
+            self.tokens_left.ask_at(self.still_until);
         }
         if matches!(error.kind, ErrorKind::RateLimited | ErrorKind::Overloaded) {
             self.window = 1;

@@ -42,6 +42,13 @@ impl Allowance {
         *self = Allowance { left: Some(left.saturating_sub(later)), limit: said.limit, until, is_far, of };
     }
 
+    /// The provider named a moment to ask again. Where that is before the reset, one request asks then: most limits refill all the while.
+    pub(super) fn ask_at(&mut self, at: Duration) {
+        if let Some(until) = self.until.as_mut().filter(|until| **until > at) {
+            (*until, self.is_far) = (at, true);
+        }
+    }
+
     /// Notes that the moment of the reset has come.
     pub(super) fn refresh(&mut self, now: Duration) {
         if self.until.is_some_and(|until| until <= now) {

@@ -233,6 +233,21 @@ fn a_far_reset_holds_nobody_for_hours() {
     assert_eq!(gone(&mut governor, 62 * SECOND), [waits]);
 }
 
+/// A refusal that says when to ask again is taken at its word, though the limit is whole much later: then one request asks, alone.
+#[test]
+fn a_wait_before_the_reset_ends_at_the_wait() {
+    let mut governor = Governor::new(RateLimits::default());
+    let first = governor.ask(person("s")).0;
+    assert_eq!(gone(&mut governor, SECOND), [first]);
+    governor.head(SECOND, first, false, said(0, 10, 360));
+    governor.ended(SECOND, first, &Ended::Failed(&error(ErrorKind::RateLimited, Some(SECOND))));
+    let [asks, waits] = ["a", "b"].map(|session| governor.ask(person(session)).0);
+    assert_eq!((gone(&mut governor, SECOND), governor.next(SECOND)), (vec![], Some(2 * SECOND)));
+    assert_eq!((gone(&mut governor, 2 * SECOND), governor.next(2 * SECOND)), (vec![asks], None));
+    governor.head(3 * SECOND, asks, true, said(5, 10, 360));
+    assert_eq!(gone(&mut governor, 3 * SECOND), [waits]);
+}
+
 /// Tokens that the provider says are left go down with each request, by its estimate.
 #[test]
 fn what_the_headers_leave_of_tokens_goes_down_with_each_request() {
