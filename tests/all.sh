@@ -99,7 +99,11 @@ cargo_test() {
 # The output of a test run names each test on a line of its own; the coverage reports are made from that.
 run build cargo_test --no-run --lib --bins --tests --benches
 # The core's tests leave their events for the part `wire`.
-TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test program --test server --test mcp --test acp --test otel
+TAMTAM_EVENTS=$PWD/$results/events.jsonl run tests cargo_test --no-fail-fast --lib --bins --test it --test server --test mcp --test acp --test otel
+# The tests of the program wait for processes and for the seconds that a server asks for, so more of them run at a time.
+RUST_TEST_THREADS=$((2 * RUST_TEST_THREADS)) run program cargo_test --no-fail-fast --test program
+# A host may choose any set of features. These checks are for moments in which the parts that wait leave a core idle.
+if [ "${1:-}" != "--quick" ]; then beside features nice -n 19 bash tests/features.sh; fi
 # Tapes in PostgreSQL, over a server that the tests start and kill.
 run postgres cargo_test --no-fail-fast --test postgres
 run bdd cargo_test --test bdd
@@ -146,8 +150,7 @@ if [ "${1:-}" != "--quick" ]; then
   # The rooms that know whether there is an index. What they import is the same in every build.
   run without-sqlite cargo test --package tamtam --no-default-features --features http,tools,fault-injection --lib -- \
     tape:: ops:: actor:: runtime:: session::
-  # A host may choose any set of features.
-  run features bash tests/features.sh
+  joined features
 fi
 # The program that judges coverage, and then what it says of this run: the checked-in pages must be those of the run.
 run coverage-tests python3 tests/coverage/tests.py
