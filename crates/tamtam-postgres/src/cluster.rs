@@ -34,10 +34,12 @@ const LEAVE_MAX: Duration = Duration::from_secs(10);
 pub(crate) const MESSAGES_MAX: i64 = 1_024;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// A session is there from its first entry on: where its maker died before, its name is free, and nobody would read the message.
 /// A refused message that is sent again is new: it has a number of its own, so that a refusal that is just being noted is not its.
 const SEND: &str = "
 with there as materialized (
     select session from $schema.sessions where session = $1
+        and exists (select from $schema.entries where session = $1)
         and not exists (select from $schema.marks where session = $1 and mark = 'hidden') for key share),
 room as materialized (
     select count(*) < $6 and coalesce(sum(octet_length(body)), 0) + octet_length($4) <= $7 as is_left

@@ -11,6 +11,7 @@ use tamtam::{
 use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions, migrate};
 
 use crate::{
+    engines::claims::deaf,
     ownership::{leases_end, rows},
     processes::{CHILD, Process},
     server::{comes_true, shared, sql},
@@ -60,6 +61,14 @@ async fn a_message_to_any_node_is_read_once_where_its_session_is() {
     let options = shared().database();
     let (one, two) = (join(&options, "one").await, join(&options, "two").await);
     assert!(matches!(two.cluster.send(&id(), "early", Delivery::Queue).await, Err(TapeError::Missing { .. })));
+    let maker = node(&options, "maker").kept.clone();
+    let begun = tokio::task::spawn_blocking(move || {
+        drop(maker.begin(&id(), None, deaf()).unwrap());
+        assert!(maker.settle(LONG));
+    });
+    begun.await.unwrap();
+    let nobody = two.cluster.send(&id(), "early", Delivery::Queue).await;
+    assert!(matches!(nobody, Err(TapeError::Missing { .. })), "its maker died before its first entry");
     one.runtime.create(one.engine.options()).await.unwrap();
     let hello = || Message::user("hello").with_id("m".into());
     for cluster in [&two.cluster, &one.cluster, &two.cluster] {
