@@ -5,6 +5,7 @@ import { clock, many, since } from './format.js';
 import { follow, get, post } from './api.js';
 import { ActorView, crashesView } from './actorview.js';
 import { drain } from './levers.js';
+import { NodesView } from './nodesview.js';
 import { SessionView } from './sessionview.js';
 import { fold, state } from './tree.js';
 import { TreeView } from './treeview.js';
@@ -94,13 +95,16 @@ function route() {
   const id = decodeURIComponent(name ?? '');
   view?.close?.();
   view = null;
-  document.body.classList.toggle('has-panel', ['session', 'actor', 'crashes'].includes(kind));
+  document.body.classList.toggle('has-panel', ['session', 'actor', 'crashes', 'nodes'].includes(kind));
   if (kind === 'session') {
     view = new SessionView(id, { login });
     view.session = id;
     panel.replaceChildren(view.root);
   } else if (kind === 'actor') {
     view = actorPage(id);
+    panel.replaceChildren(view.root);
+  } else if (kind === 'nodes') {
+    view = new NodesView();
     panel.replaceChildren(view.root);
   } else if (kind === 'crashes') {
     const box = h('div', { class: 'scroll' });
@@ -152,6 +156,7 @@ setInterval(tick, 1_000);
 try {
   const about = await get('/v1');
   $('drain').hidden = about.scope !== 'all';
+  $('nodes').hidden = !about.several_nodes;
 } catch (error) {
   if (error.status === 401) login();
   else complain(error);

@@ -33,6 +33,7 @@ const FILES: &[(&str, &[u8])] = files![
     "index.html",
     "levers.js",
     "main.js",
+    "nodesview.js",
     "sessionview.js",
     "sse.js",
     "style.css",

@@ -47,9 +47,12 @@ pub(crate) struct About {
     draining: bool,
     /// Whether requests need a token.
     needs_token: bool,
+    /// Whether the request may see other nodes over the same tapes (`GET /v1/cluster`).
+    several_nodes: bool,
 }
 
 pub(crate) async fn about(State(app): State<App>, Granted(scope): Granted) -> Answered<Json<About>> {
+    let several_nodes = scope == Scope::All && app.nodes.is_some();
     let scope = match scope {
         Scope::All => ScopeShown::All,
         Scope::Labels(labels) => ScopeShown::Labels(labels),
@@ -60,6 +63,7 @@ pub(crate) async fn about(State(app): State<App>, Granted(scope): Granted) -> An
         scope,
         draining: app.is_draining(),
         needs_token: app.options.token.is_some(),
+        several_nodes,
     }))
 }
 

@@ -146,6 +146,7 @@ async fn the_events_of_a_session_that_is_deleted_end_at_another_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_node_shows_all_nodes() {
     let (_one, first, two, second) = two().await;
+    assert_eq!(first.get("/v1").await["several_nodes"], true, "by this the page knows to ask for them");
     let tree = loop {
         let tree = second.get("/v1/cluster").await;
         if tree["nodes"].as_array().unwrap().len() == 2 && tree["nodes"][1]["sessions"]["count"] == 1 {

@@ -320,7 +320,7 @@ function answer(method, url, body, request, response) {
   }
   if (url.pathname === '/v1/login') return body.token === options.token ? { ...done, cookie: `token=${options.token}; HttpOnly; SameSite=Strict; Path=/` } : problem(401, 'unauthorized', 'the token is wrong');
   if (options.token && ![`token=${options.token}`, `Bearer ${options.token}`].some((given) => [request.headers.cookie, request.headers.authorization].includes(given))) return problem(401, 'unauthorized', 'a token is needed');
-  if (url.pathname === '/v1') return ok({ name: 'tamtam', version: '0.1.0', scope: 'all', draining: false, needs_token: Boolean(options.token) });
+  if (url.pathname === '/v1') return ok({ name: 'tamtam', version: '0.1.0', scope: 'all', draining: false, several_nodes: false, needs_token: Boolean(options.token) });
   if (url.pathname === '/v1/tree/events') {
     stream(response);
     response.write(`event: snapshot\ndata: ${JSON.stringify({ nodes: [...nodes.values()] })}\n\n`);

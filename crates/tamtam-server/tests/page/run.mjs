@@ -288,6 +288,29 @@ await step('all crash reports are on a page of their own', async () => {
   await page.locator('#panel .crash', { hasText: CRASH }).first().waitFor();
 });
 
+await step('a server that is alone shows no nodes; one of several shows all of them, and leads to their sessions', async () => {
+  assert.equal(await page.getByRole('link', { name: 'Nodes' }).isVisible(), false);
+  const sessions = (count, ...shown) => ({ count, shown });
+  const nodes = [{ id: 'a', name: 'one', pid: 11, is_live: true, joined_ms: 65_000, gone_ms: null, sessions: sessions(22, { session: ID, in_turn: true, messages: 1 }) },
+    { id: 'b', name: 'two', pid: 12, is_live: false, joined_ms: 70_000, gone_ms: 4_000, sessions: sessions(0) }];
+  const about = await api('GET', '/v1');
+  await page.route(`${address}/v1`, (route) => route.fulfill({ json: { ...about, several_nodes: true } }));
+  await page.route(`${address}/v1/cluster`, (route) => route.fulfill({ json: { nodes, waiting: sessions(1, { session: 'left', in_turn: true, messages: 0 }), parked: sessions(0) } }));
+  await page.reload();
+  await page.getByRole('link', { name: 'Nodes' }).click();
+  const one = page.locator('.node[aria-label=one]');
+  await one.filter({ hasText: 'live' }).filter({ hasText: 'process 11, joined 1 min 5 s ago. 22 sessions.' }).filter({ hasText: 'in a turn · 1 message on the way' }).filter({ hasText: 'and 21 more' }).waitFor();
+  await page.locator('.node[aria-label=two]', { hasText: 'gone for 4 s; others take its sessions up. No sessions.' }).waitFor();
+  await page.locator('.node[aria-label="Waiting for a node"] a', { hasText: 'left' }).waitFor();
+  assert.equal(await page.locator('.node').count(), 3, 'nothing is parked');
+  await shot('nodes');
+  await accessible();
+  await one.getByRole('link', { name: ID }).click();
+  await page.locator(`.session[aria-label="Session ${ID}"]`).waitFor();
+  await page.unroute(`${address}/v1`);
+  await page.unroute(`${address}/v1/cluster`);
+});
+
 await step('a task is shown at the session that gave it, and under it in the tree', async () => {
   await page.goto(`${address}/#/session/${ID}`);
   await page.locator('#steer-text').fill('Have somebody look for other greetings.');

@@ -340,8 +340,8 @@ async fn the_runtime_is_looked_at_and_its_levers_pulled() {
     assert_eq!(lab.get("/readyz").await, json!({ "status": "ready" }));
     let about = lab.get("/v1").await;
     assert_eq!(
-        (&about["scope"], &about["needs_token"], &about["draining"]),
-        (&json!("all"), &json!(false), &json!(false))
+        (&about["scope"], &about["needs_token"], &about["draining"], &about["several_nodes"]),
+        (&json!("all"), &json!(false), &json!(false), &json!(false))
     );
     assert!(lab.get("/v1/agents").await["agents"].as_array().unwrap().iter().any(|agent| agent["name"] == "build"));
     assert!(
