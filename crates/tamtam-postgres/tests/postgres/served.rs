@@ -5,8 +5,8 @@
 mod client;
 
 use serde_json::{Value, json};
-use tamtam::Outcome;
-use tamtam_server::{Bound, Server, ServerOptions, serve_beside};
+use tamtam::{Outcome, session::Labels};
+use tamtam_server::{Bound, Scope, Server, ServerOptions, serve_beside};
 
 use crate::{
     cluster::{Node, join},
@@ -14,9 +14,12 @@ use crate::{
 };
 use client::Client;
 
-/// A server for as long as the tests' runtime lives.
+/// A server for as long as the tests' runtime lives. `x-tenant: NAME` is a tenant, and anybody else an operator.
 async fn serve(node: &Node) -> Client {
-    let mut options = ServerOptions::new(std::env::temp_dir());
+    let mut options = ServerOptions::new(std::env::temp_dir()).authorize(|request| {
+        let tenant = request.headers.get("x-tenant").and_then(|name| name.to_str().ok());
+        Ok(tenant.map_or(Scope::All, |name| Scope::Labels(Labels::new([("tenant", name)]).unwrap())))
+    });
     options.drills = true;
     let server = Server::new(node.runtime.clone()).with(options).nodes(node.cluster.clone());
     let bound = Bound::tcp(([127, 0, 0, 1], 0).into(), &server).await.unwrap();
@@ -105,6 +108,47 @@ async fn a_turn_is_aborted_at_another_node() {
     assert_eq!((&over["outcome"], &over["reason"]), (&outcome["outcome"], &outcome["reason"]));
     let late = second.ask("POST", "/v1/sessions/s/abort", json!({ "reason": "again" })).await;
     assert_eq!((late.status, late.json()), (202, json!({ "stage": "nothing_runs" })));
+}
+
+/// A session is its tenant's on every node: at one that has not got it, another tenant is told that there is none, on every route, and
+/// changes nothing; and what its own tenant sends there is taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_sees_its_own_sessions_on_every_node_and_no_others() {
+    let (one, first, two, second) = two().await;
+    let (ann, bob) = ("x-tenant: ann\r\n", "x-tenant: bob\r\n");
+    first.ask_with("POST", "/v1/sessions", ann, json!({ "id": "a", "title": "secret title" })).await.ok();
+    first.ask_with("POST", "/v1/sessions/a/messages", ann, json!({ "id": "m", "text": "secret" })).await.ok();
+    for (method, path, body) in [
+        ("GET", "", Value::Null),
+        ("PATCH", "", json!({ "title": "mine" })),
+        ("DELETE", "", Value::Null),
+        ("POST", "/messages", json!({ "text": "hello" })),
+        ("GET", "/messages", Value::Null),
+        ("GET", "/messages/m", Value::Null),
+        ("GET", "/queue", Value::Null),
+        ("POST", "/abort", Value::Null),
+        ("POST", "/pause", Value::Null),
+        ("GET", "/events?after=0", Value::Null),
+        ("GET", "/export", Value::Null),
+    ] {
+        let answer = second.ask_with(method, &format!("/v1/sessions/a{path}"), bob, body).await;
+        assert_eq!(answer.refused(), (404, "not_found".to_owned()), "{method} {path}");
+    }
+    let taken = second.ask_with("POST", "/v1/sessions", bob, json!({ "id": "a", "prompt": { "text": "hello" } })).await;
+    assert_eq!(taken.refused().0, 409, "the name is taken, and nothing more is said");
+    assert_eq!(second.ask_with("GET", "/v1/cluster", bob, Value::Null).await.refused().0, 403);
+    assert_eq!(second.ask_with("GET", "/v1", bob, Value::Null).await.ok()["several_nodes"], false);
+    let listed = second.ask_with("GET", "/v1/sessions", bob, Value::Null).await.ok();
+    assert_eq!(listed["sessions"], json!([]));
+    let hello = json!({ "id": "n", "text": "hello" });
+    let sent = second.ask_with("POST", "/v1/sessions/a/messages", ann, hello).await;
+    assert_eq!((sent.status, sent.json()), (202, json!({ "message": "n", "stage": "accepted" })));
+    let mut events = second.events("/v1/sessions/a/events?after=0", ann).await;
+    for said in ["re secret", "re hello"] {
+        assert_eq!(events.until("turn_finished").await["text"], said);
+    }
+    let session = "a".parse().unwrap();
+    assert!(one.runtime.session(&session).is_awake() && !two.runtime.session(&session).is_awake());
 }
 
 /// The durable events of a session come at a node that has not got it, in order and once, also over its move to that node.
