@@ -16,6 +16,7 @@
 //! change must keep: every write of a tape carries the epoch of its claim in the same statement; rows of entries are never updated;
 //! no clock but the server's decides.
 
+mod address;
 mod batch;
 mod cluster;
 mod error;
@@ -33,6 +34,7 @@ mod store;
 mod summary;
 mod tape;
 mod thread;
+mod tls;
 mod tree;
 mod whole;
 mod words;

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::{PostgresError, PostgresOptions, thread::on_a_thread};
 
@@ -137,9 +137,9 @@ create function $schema.few_words(wanted tsquery, most integer) returns bigint l
 /// [`PostgresError::Options`], [`Unreachable`](PostgresError::Unreachable), [`Refused`](PostgresError::Refused), and
 /// [`Newer`](PostgresError::Newer). The tables are as they were then. It blocks, as [`Postgres::open`](crate::Postgres::open) does.
 pub fn migrate(options: &PostgresOptions) -> Result<i32, PostgresError> {
-    let config = options.config()?;
+    let address = options.address()?;
     on_a_thread(async {
-        let (mut client, connection) = config.connect(NoTls).await.map_err(|error| refused(&error))?;
+        let (mut client, connection) = address.connect().await.map_err(|error| refused(&error))?;
         let driven = tokio::spawn(connection);
         let mut found = run(&mut client, &options.schema).await;
         for _ in 1..TRIES {
