@@ -50,6 +50,11 @@ impl Address {
         Ok(Address { config, tls: Tls::new(check)? })
     }
 
+    /// The version of TLS of the last connection, if that is encrypted.
+    pub(crate) fn encryption(&self) -> Option<String> {
+        self.tls.version()
+    }
+
     /// Connects. Somebody must drive the connection.
     pub(crate) async fn connect(&self) -> Result<(Client, Connection<Socket, TlsStream>), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await

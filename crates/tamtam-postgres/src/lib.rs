@@ -20,6 +20,7 @@ mod address;
 mod batch;
 mod cluster;
 mod error;
+mod health;
 mod keeper;
 mod node;
 mod options;
@@ -41,6 +42,7 @@ mod words;
 
 pub use cluster::{Cluster, MessageProgress};
 pub use error::PostgresError;
+pub use health::{DatabaseState, examine};
 pub use options::PostgresOptions;
 pub use schema::migrate;
 pub use store::Postgres;

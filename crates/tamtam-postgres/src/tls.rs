@@ -9,12 +9,12 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, ProtocolVersion, RootCertStore, SignatureScheme,
     client::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_cert_signed_by_trust_anchor, verify_server_name,
@@ -45,7 +45,10 @@ pub(crate) enum Check {
 
 /// How a connection comes to be encrypted.
 #[derive(Clone, Debug)]
-pub(crate) struct Tls(Arc<ClientConfig>);
+pub(crate) struct Tls {
+    config: Arc<ClientConfig>,
+    version: Arc<Mutex<Option<ProtocolVersion>>>,
+}
 
 impl Tls {
     pub(crate) fn new(check: Check) -> Result<Tls, PostgresError> {
@@ -70,7 +73,13 @@ impl Tls {
             builder.map_err(unusable)?.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         // With `sslnegotiation=direct`, a server insists on it.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
-        Ok(Tls(Arc::new(config)))
+        Ok(Tls { config: Arc::new(config), version: Arc::default() })
+    }
+
+    /// The version of the last connection, if that is encrypted.
+    pub(crate) fn version(&self) -> Option<String> {
+        let version = *self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        version.map(|version| format!("{version:?}").replace('_', "."))
     }
 }
 
@@ -81,13 +90,14 @@ impl MakeTlsConnect<Socket> for Tls {
 
     // Asked for sockets of this machine too, which have no name: so the name is read later.
     fn make_tls_connect(&mut self, host: &str) -> Result<Named, io::Error> {
-        Ok(Named { config: Arc::clone(&self.0), host: host.to_owned() })
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(Named { tls: self.clone(), host: host.to_owned() })
     }
 }
 
 /// TLS to a host of that name.
 pub(crate) struct Named {
-    config: Arc<ClientConfig>,
+    tls: Tls,
     host: String,
 }
 
@@ -100,8 +110,12 @@ impl TlsConnect<Socket> for Named {
         Box::pin(async move {
             let name = ServerName::try_from(self.host.clone())
                 .map_err(|_| Refused(format!("{:?} is no name of a server: check host", self.host)))?;
-            match tokio_rustls::TlsConnector::from(self.config).connect(name, socket).await {
-                Ok(stream) => Ok(TlsStream(Box::new(stream))),
+            match tokio_rustls::TlsConnector::from(self.tls.config).connect(name, socket).await {
+                Ok(stream) => {
+                    *self.tls.version.lock().unwrap_or_else(PoisonError::into_inner) =
+                        stream.get_ref().1.protocol_version();
+                    Ok(TlsStream(Box::new(stream)))
+                }
                 Err(error) => Err(match error.get_ref().and_then(|cause| cause.downcast_ref()) {
                     Some(cause) => Refused(format!("{cause}; {}", next_step(cause))).into(),
                     None => error.into(),
