@@ -144,7 +144,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: SkillCommand,
     },
-    /// Check the configuration, model, API keys, store, terminal and sandbox support
+    /// Check the configuration, model, API keys, store, database, terminal and sandbox support
     Doctor(StoreArguments),
     /// List the sessions, those that wait for you first
     Sessions(SessionsArguments),

@@ -1,7 +1,7 @@
 //! `tamtam doctor`: what this system has of what the binary needs, one line each.
 //!
 //! What the command looks at may be broken: that is a line with the way out, and no line keeps another from being printed. Only a
-//! store that cannot be written makes the command fail; all else is somebody's choice.
+//! store that cannot be written, or a database that `serve` is to use and cannot, makes the command fail; all else is somebody's choice.
 //!
 //! A change must keep this: of a key only the name of its variable is shown, and of an address nothing that may be a password. One
 //! file is written beside the tapes and removed again, because only a write shows that a disk is full; no folder is made. The one
@@ -48,11 +48,14 @@ pub(super) async fn doctor(given: &StoreArguments, environment: &Environment) ->
         ("network", network(turn.as_ref().ok().map(|turn| &turn.model.network), environment)),
     ];
     lines.extend(store);
+    let database = database(turn.as_ref().ok(), environment).await;
+    let is_usable = database.as_ref().is_none_or(|(is_usable, _)| *is_usable);
+    lines.extend(database.map(|(_, said)| ("database", said)));
     lines.push(("terminal", terminal(std::io::stdin().is_terminal(), std::io::stderr().is_terminal())));
     lines.push(("sandbox", sandbox(&SandboxLevel::probe())));
     let text: String = lines.iter().map(|(what, said)| format!("{what:9} {}\n", escape::line(said))).collect();
     print(&text)?;
-    Ok(if writable { Exit::Done } else { Exit::Failed })
+    Ok(if writable && is_usable { Exit::Done } else { Exit::Failed })
 }
 
 /// The words, or why there are none.
@@ -159,6 +162,18 @@ fn stores(given: &StoreArguments, environment: &Environment) -> (bool, Vec<(&'st
     let written_at = written.as_ref().ok().copied().flatten();
     lines.push(("clock", health::clock(std::time::SystemTime::now(), written_at, newest)));
     (written.is_ok(), lines)
+}
+
+/// What is said of the database that `serve` is to use, if there is one, and whether it could.
+#[cfg(feature = "postgres")]
+async fn database(turn: Option<&TurnArguments>, environment: &Environment) -> Option<(bool, String)> {
+    super::postgres::examined(turn.and_then(|turn| turn.postgres.as_deref()), environment).await
+}
+
+/// Built without PostgreSQL, there is none.
+#[cfg(not(feature = "postgres"))]
+async fn database(_: Option<&TurnArguments>, _: &Environment) -> Option<(bool, String)> {
+    None
 }
 
 /// The nearest folder above a path, or the path itself, that is there.

@@ -7,10 +7,10 @@
 //!
 //! A change must keep that no password reaches an output: a connection is shown through [`network::database_shown`] alone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tamtam::{Runtime, runtime::Passivation};
-use tamtam_postgres::{Cluster, Postgres, PostgresError, PostgresOptions};
+use tamtam_postgres::{Cluster, DatabaseState, Postgres, PostgresError, PostgresOptions, examine};
 
 use super::{
     arguments::{MigrateArguments, PostgresArguments, TurnArguments, remote::ServeArguments},
@@ -24,12 +24,17 @@ use super::{
 /// The variable with the password of a connection that has none, as for other programs of PostgreSQL.
 const PASSWORD: &str = "PGPASSWORD";
 
+/// How long `doctor` waits for a database.
+const EXAMINE_LIMIT: Duration = Duration::from_secs(5);
+
 /// The database of a command.
 pub(super) struct Database {
     options: PostgresOptions,
     /// How `postgres migrate` names it.
     flags: String,
     schema: String,
+    /// The connection, as people may see it.
+    shown: String,
 }
 
 impl Database {
@@ -66,13 +71,35 @@ impl Database {
             options = options.password(password);
         }
         let schema = options.schema.clone();
-        Some(Database { options, flags, schema })
+        Some(Database { options, flags, schema, shown: network::database_shown(connection) })
     }
 
     /// Opens it.
     pub(super) async fn open(self) -> Result<Postgres, Failure> {
         let options = self.options.clone();
         blocking(move || Postgres::open(&options)).await?.map_err(|error| self.refused(&error))
+    }
+
+    /// What `doctor` says of it, and whether a server could use it.
+    fn told(&self, state: &DatabaseState) -> (bool, String) {
+        let wrong = match &state.tables {
+            Err(error) => Some(self.refused(error).message),
+            Ok(_) if state.is_read_only => {
+                Some("it only reads: name all servers, with target_session_attrs=read-write".to_owned())
+            }
+            Ok(missing) if !missing.is_empty() => Some(format!(
+                "the role may not do all that `tamtam serve` needs: as the owner of the schema, grant it {}",
+                missing.join("; ")
+            )),
+            Ok(_) => None,
+        };
+        let encrypted =
+            state.encryption.as_ref().map_or("not encrypted".to_owned(), |version| format!("encrypted ({version})"));
+        let about = format!("{}: PostgreSQL {}, {encrypted}", self.shown, state.server);
+        match wrong {
+            None => (true, format!("{about}, schema {} is up to date", self.schema)),
+            Some(wrong) => (false, format!("no: {about}: {wrong}")),
+        }
     }
 
     fn refused(&self, error: &PostgresError) -> Failure {
@@ -90,6 +117,18 @@ impl Database {
 /// Joins the other nodes. Sessions are taken up to the number that stays awake.
 pub(super) fn join(postgres: &Postgres, runtime: &Runtime) -> Arc<Cluster> {
     Arc::new(Cluster::join(postgres, runtime, Passivation::default().awake_max))
+}
+
+/// What `doctor` says of the database of `serve`, and whether a server could use it; `None` where none is named.
+pub(super) async fn examined(of_file: Option<&str>, environment: &Environment) -> Option<(bool, String)> {
+    let database = Database::named(&PostgresArguments::default(), of_file, environment)?;
+    let options = database.options.clone();
+    let examined = match blocking(move || examine(&options, EXAMINE_LIMIT)).await {
+        Ok(Ok(state)) => return Some(database.told(&state)),
+        Ok(Err(error)) => database.refused(&error),
+        Err(failure) => failure,
+    };
+    Some((false, format!("no: {}: {}", database.shown, examined.message)))
 }
 
 /// Carries out `postgres migrate`.

@@ -9,6 +9,8 @@ use std::{error::Error as _, io, sync::Arc};
 use tamtam::{Seq, SessionId, tape::TapeError};
 use tokio_postgres::error::{DbError, SqlState};
 
+use crate::tls::Refused;
+
 /// Why PostgreSQL did not do what was asked of it.
 ///
 /// In a [`TapeError`] it is found by `downcast_ref` in [`TapeError::Engine`].
@@ -29,8 +31,14 @@ pub enum PostgresError {
         /// What the connection said.
         message: String,
     },
+    /// There is no connection that is encrypted as [`sslmode`](crate::PostgresOptions::new) asks. Nothing was sent.
+    #[error("no encrypted connection to PostgreSQL: {message}")]
+    Tls {
+        /// What is wrong with the server's TLS or its certificate, and what to do.
+        message: String,
+    },
     /// The server answered with an error. Nothing was written.
-    #[error("PostgreSQL refused to {op}: {message} (SQLSTATE {code}){}", next_step(code))]
+    #[error("PostgreSQL refused to {op}: {message} (SQLSTATE {code}){}", next_step(code, message))]
     Refused {
         /// What was tried: a verb.
         op: &'static str,
@@ -97,6 +105,11 @@ pub enum PostgresError {
     },
 }
 
+/// What `tokio-postgres` says of a server that is to encrypt and does not.
+const NO_TLS: &str = "server does not support TLS";
+const NO_TLS_TEXT: &str =
+    "the server does not encrypt; turn on ssl at the server, or take sslmode=disable on a network that is yours";
+
 impl PostgresError {
     pub(crate) fn of(op: &'static str, error: &tokio_postgres::Error) -> PostgresError {
         if let Some(refusal) = error.as_db_error().filter(|refusal| !ends_connection(refusal.code())) {
@@ -106,6 +119,8 @@ impl PostgresError {
         let is_of_connection =
             |cause: &(dyn std::error::Error + 'static)| cause.is::<io::Error>() || cause.is::<DbError>();
         match error.source() {
+            Some(cause) if cause.is::<Refused>() => PostgresError::Tls { message: cause.to_string() },
+            Some(cause) if cause.to_string() == NO_TLS => PostgresError::Tls { message: NO_TLS_TEXT.to_owned() },
             // Such as a missing password, or a kind of authentication that is not known: nothing was sent.
             Some(cause) if !is_of_connection(cause) => {
                 PostgresError::Refused { op, code: "none".to_owned(), message: text(error) }
@@ -149,8 +164,9 @@ fn ends_connection(code: &SqlState) -> bool {
     code.code().starts_with("08") || code.code().starts_with("57P") || others.contains(code)
 }
 
-fn next_step(code: &str) -> &'static str {
+fn next_step(code: &str, message: &str) -> &'static str {
     match code {
+        "28000" if message.ends_with("no encryption") => ": the server may want an encrypted connection, see sslmode",
         "25006" => ": this server only reads, connect to the primary (target_session_attrs=read-write)",
         "42501" => ": grant the role what tamtam_postgres::migrate lists",
         "55P03" => {

@@ -25,10 +25,11 @@ use tamtam::{
     tape::{GivenBack, Holder, TapeError},
 };
 use tokio::{runtime::Handle, sync::mpsc::UnboundedReceiver, time::timeout};
-use tokio_postgres::{Client, Config, Row, Statement, types::ToSql};
+use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
 use crate::{
     PostgresError,
+    address::Address,
     batch::Batch,
     node::{Job, Shared},
     pool::{PATIENCE, STATEMENT_MAX, connect},
@@ -52,7 +53,7 @@ struct Link {
 
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
-    config: Config,
+    address: Address,
     thread: Handle,
     jobs: UnboundedReceiver<Job>,
     link: Option<Link>,
@@ -65,9 +66,9 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(shared: Arc<Shared>, config: Config, thread: Handle, jobs: UnboundedReceiver<Job>) -> Keeper {
+    pub(crate) fn new(shared: Arc<Shared>, address: Address, thread: Handle, jobs: UnboundedReceiver<Job>) -> Keeper {
         let (pending, next_beat) = (VecDeque::new(), Instant::now());
-        Keeper { shared, config, thread, jobs, link: None, pending, next_beat, has_ended: false, away: None }
+        Keeper { shared, address, thread, jobs, link: None, pending, next_beat, has_ended: false, away: None }
     }
 
     /// Runs until the store has no user and nothing waits.
@@ -134,7 +135,7 @@ impl Keeper {
             return Ok(());
         }
         self.link = None;
-        let client = answered(connect(&self.config, &self.thread)).await??;
+        let client = answered(connect(&self.address, &self.thread)).await??;
         let prepare = async |sql: &str| {
             let prepared = answered(client.prepare(&in_schema(sql, &self.shared.schema))).await?;
             prepared.map_err(|error| unreachable_or("prepare", &error))

@@ -16,9 +16,11 @@
 //! change must keep: every write of a tape carries the epoch of its claim in the same statement; rows of entries are never updated;
 //! no clock but the server's decides.
 
+mod address;
 mod batch;
 mod cluster;
 mod error;
+mod health;
 mod keeper;
 mod node;
 mod options;
@@ -33,12 +35,14 @@ mod store;
 mod summary;
 mod tape;
 mod thread;
+mod tls;
 mod tree;
 mod whole;
 mod words;
 
 pub use cluster::{Cluster, MessageProgress};
 pub use error::PostgresError;
+pub use health::{DatabaseState, examine};
 pub use options::PostgresOptions;
 pub use schema::migrate;
 pub use store::Postgres;

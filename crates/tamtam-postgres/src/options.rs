@@ -2,9 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use tokio_postgres::Config;
-
-use crate::PostgresError;
+use crate::{PostgresError, address::Address};
 
 /// Where the database is, and how a [`Postgres`](crate::Postgres) uses it.
 #[derive(Clone)]
@@ -33,7 +31,23 @@ impl PostgresOptions {
     /// The database at a connection string: a `postgresql://` URL, or keys and values such as `host=db user=tamtam dbname=tamtam`.
     ///
     /// It must name the user, as nothing is read from the environment. Several hosts with `target_session_attrs=read-write` find the
-    /// primary after a failover. Connections are not encrypted: use a Unix socket, a private network or a proxy beside the host.
+    /// primary after a failover.
+    ///
+    /// `sslmode` and `sslrootcert` are those of libpq, in either form:
+    ///
+    /// | `sslmode` | the connection over a network |
+    /// |---|---|
+    /// | `disable` | is not encrypted |
+    /// | `prefer` (default) | is encrypted if the server says that it can. Whoever is on the way may say that it cannot |
+    /// | `require` | is encrypted, to whoever answers: nobody listens, and somebody may stand in for the server |
+    /// | `verify-ca` | is encrypted, and an authority of `sslrootcert` made the server's certificate |
+    /// | `verify-full` | is encrypted, and the certificate is for the name in `host` too: for every network that is not yours |
+    ///
+    /// `sslrootcert` is a file of certificates in PEM, which is read when the options are used. With `verify-full` it may be left out,
+    /// or be `system`: then the authorities are those of the system. With `require` it means `verify-ca`. A certificate is for the names
+    /// among its alternative names; its common name does not count. Where TLS was begun and failed, `prefer` is told, and does not go on
+    /// without. Certificates of clients (`sslcert`) are not supported. With `channel_binding=require`, a server that knows the role by
+    /// its password (SCRAM) proves with it that nobody stands between, under `require` too. Unix sockets are never encrypted.
     #[must_use]
     pub fn new(connection: impl Into<String>) -> PostgresOptions {
         PostgresOptions {
@@ -98,13 +112,8 @@ impl PostgresOptions {
     }
 
     /// What the connections are made from; an error for options that cannot be used.
-    pub(crate) fn config(&self) -> Result<Config, PostgresError> {
+    pub(crate) fn address(&self) -> Result<Address, PostgresError> {
         let wrong = |what: String| Err(PostgresError::Options { what });
-        let mut config: Config = match self.connection.parse() {
-            Ok(config) => config,
-            // The text of the error has the key, and never the value of a password.
-            Err(error) => return wrong(format!("the connection string cannot be read: {error}")),
-        };
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let starts = self.schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
         if !starts || self.schema.len() > 63 || !self.schema.chars().all(is_plain) {
@@ -122,22 +131,17 @@ impl PostgresOptions {
         if self.connections == 0 {
             return wrong("connections 0: take at least 1".to_owned());
         }
-        if config.get_user().is_none() {
-            return wrong("the connection string names no user: add user=…".to_owned());
-        }
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return wrong("the connection string names no host: add host=…".to_owned());
-        }
-        if let (None, Some(password)) = (config.get_password(), &self.password) {
-            config.password(password);
-        }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(5));
-        }
-        if config.get_application_name().is_none() {
-            config.application_name(&self.node);
-        }
-        Ok(config)
+        Address::read(&self.connection, |config| {
+            if let (None, Some(password)) = (config.get_password(), &self.password) {
+                config.password(password);
+            }
+            if config.get_connect_timeout().is_none() {
+                config.connect_timeout(Duration::from_secs(5));
+            }
+            if config.get_application_name().is_none() {
+                config.application_name(&self.node);
+            }
+        })
     }
 }
 

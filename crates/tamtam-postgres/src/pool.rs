@@ -19,9 +19,9 @@ use tokio::{
     sync::{Notify, Semaphore},
     task::AbortHandle,
 };
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
-use crate::{PostgresError, thread::wait};
+use crate::{PostgresError, address::Address, thread::wait};
 
 /// How long to go on without a server before a caller is told.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ const OPERATION_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    config: Config,
+    address: Address,
     /// Drives the connections.
     thread: Handle,
     turns: Semaphore,
@@ -60,8 +60,8 @@ impl From<TapeError> for Failure {
 }
 
 impl Pool {
-    pub(crate) fn new(config: Config, thread: Handle, connections: usize) -> Pool {
-        Pool { config, thread, turns: Semaphore::new(connections), idle: Mutex::default() }
+    pub(crate) fn new(address: Address, thread: Handle, connections: usize) -> Pool {
+        Pool { address, thread, turns: Semaphore::new(connections), idle: Mutex::default() }
     }
 
     /// Runs what may be run twice.
@@ -107,7 +107,7 @@ impl Pool {
     ) -> Result<T, TapeError> {
         let _context = self.thread.enter();
         let done = wait(answered_in_time(async {
-            let mut client = connect(&self.config, &self.thread).await.map_err(Failed::Server)?;
+            let mut client = connect(&self.address, &self.thread).await.map_err(Failed::Server)?;
             work(&mut client).await.map_err(|failure| Failed::of(op, failure))
         }));
         done.map_err(TapeError::from)
@@ -115,10 +115,10 @@ impl Pool {
 
     /// Listens on a channel with a connection of its own, made again when it breaks, until the task is aborted.
     pub(crate) fn listen(&self, channel: String, wakes: Arc<Notify>) -> AbortHandle {
-        let config = self.config.clone();
+        let address = self.address.clone();
         let listening = self.thread.spawn(async move {
             loop {
-                if let Ok((client, mut connection)) = config.connect(NoTls).await {
+                if let Ok((client, mut connection)) = address.connect().await {
                     let sql = format!("listen {channel}");
                     let mut listen = pin!(client.batch_execute(&sql));
                     let mut is_listening = false;
@@ -170,7 +170,7 @@ impl Pool {
             let all = async {
                 let mut client = match idle {
                     Some(client) => client,
-                    None => connect(&self.config, &self.thread).await.map_err(Failed::Server)?,
+                    None => connect(&self.address, &self.thread).await.map_err(Failed::Server)?,
                 };
                 let done = work(&mut client).await;
                 if !client.is_closed() {
@@ -215,10 +215,10 @@ impl From<Failed> for TapeError {
 }
 
 /// A connection that the thread drives until its client is dropped.
-pub(crate) async fn connect(config: &Config, thread: &Handle) -> Result<Client, PostgresError> {
-    let (config, driver) = (Arc::new(config.clone()), thread.clone());
+pub(crate) async fn connect(address: &Address, thread: &Handle) -> Result<Client, PostgresError> {
+    let (address, driver) = (address.clone(), thread.clone());
     let connecting = thread.spawn(async move {
-        let (client, connection) = config.connect(NoTls).await?;
+        let (client, connection) = address.connect().await?;
         driver.spawn(connection);
         let milliseconds = STATEMENT_MAX.as_millis();
         client.batch_execute(&format!("set statement_timeout = {milliseconds}")).await?;
@@ -241,7 +241,8 @@ mod tests {
     #[test]
     fn a_turn_that_does_not_come_is_told_as_a_server_that_is_away() {
         let thread = crate::thread::runtime().unwrap();
-        let pool = Pool::new(Config::new(), thread.handle().clone(), 0);
+        let address = crate::PostgresOptions::new("host=/none user=nobody").address().unwrap();
+        let pool = Pool::new(address, thread.handle().clone(), 0);
         let (tell, told) = channel();
         std::thread::spawn(move || tell.send(pool.run("test", async |_| Ok(()))));
         let told =

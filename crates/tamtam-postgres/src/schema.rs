@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::{PostgresError, PostgresOptions, thread::on_a_thread};
 
@@ -28,6 +28,17 @@ const LOCK_WAIT: &str = "set local lock_timeout = '2s'";
 
 /// The version of the tables that this library needs: the number of migrations.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// What the role of a running host needs, and on what: the list in the documentation of [`migrate`].
+pub(crate) const GRANTS: [(&str, &str); 7] = [
+    ("usage", "schema $schema"),
+    ("usage", "sequence $schema.epochs"),
+    ("select", "$schema.migrations"),
+    ("select, insert, update, delete", "$schema.sessions, $schema.marks, $schema.inbox, $schema.nodes"),
+    ("select, insert, delete", "$schema.entries, $schema.words"),
+    ("select, insert, update, delete", "$schema.indexed"),
+    ("execute", "function $schema.few_words(tsquery,integer)"),
+];
 
 /// Each brings the tables from one version to the next. `$schema` stands for the schema.
 const MIGRATIONS: [&str; 5] = [
@@ -129,7 +140,7 @@ create function $schema.few_words(wanted tsquery, most integer) returns bigint l
 /// grant select, insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox, tamtam.nodes to app;
 /// grant select, insert, delete on tamtam.entries, tamtam.words to app;
 /// grant select, insert, update, delete on tamtam.indexed to app;
-/// grant execute on function tamtam.few_words to app;
+/// grant execute on function tamtam.few_words(tsquery,integer) to app;
 /// ```
 ///
 /// # Errors
@@ -137,9 +148,9 @@ create function $schema.few_words(wanted tsquery, most integer) returns bigint l
 /// [`PostgresError::Options`], [`Unreachable`](PostgresError::Unreachable), [`Refused`](PostgresError::Refused), and
 /// [`Newer`](PostgresError::Newer). The tables are as they were then. It blocks, as [`Postgres::open`](crate::Postgres::open) does.
 pub fn migrate(options: &PostgresOptions) -> Result<i32, PostgresError> {
-    let config = options.config()?;
+    let address = options.address()?;
     on_a_thread(async {
-        let (mut client, connection) = config.connect(NoTls).await.map_err(|error| refused(&error))?;
+        let (mut client, connection) = address.connect().await.map_err(|error| refused(&error))?;
         let driven = tokio::spawn(connection);
         let mut found = run(&mut client, &options.schema).await;
         for _ in 1..TRIES {
@@ -219,4 +230,18 @@ pub(crate) fn channel(schema: &str) -> String {
     // FNV-1a: all nodes must come to the same. Two schemas with one channel would only look without need.
     let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     format!("tamtam_inbox_{:016x}", schema.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A test over a server shows that what is documented is enough.
+    #[test]
+    fn the_grants_are_those_that_are_documented() {
+        let documented = include_str!("schema.rs").lines().filter(|line| line.starts_with("/// grant "));
+        let grants =
+            GRANTS.map(|(privileges, on)| in_schema(&format!("/// grant {privileges} on {on} to app;"), "tamtam"));
+        assert_eq!(documented.collect::<Vec<_>>(), grants);
+    }
 }

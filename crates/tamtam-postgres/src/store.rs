@@ -131,9 +131,9 @@ impl Postgres {
     ///
     /// Each of [`PostgresError`]; [`NotMigrated`](PostgresError::NotMigrated) until [`migrate`](crate::migrate) has run.
     pub fn open(options: &PostgresOptions) -> Result<Postgres, PostgresError> {
-        let config = options.config()?;
+        let address = options.address()?;
         let id = on_a_thread(async {
-            let client = connect(&config, &Handle::current()).await?;
+            let client = connect(&address, &Handle::current()).await?;
             check(&client, &options.schema).await?;
             let about = "select gen_random_uuid()::text, current_setting('server_encoding')";
             let about =
@@ -147,8 +147,8 @@ impl Postgres {
         let thread = runtime.handle().clone();
         let (queue, jobs) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(id, options));
-        let keeper = Keeper::new(Arc::clone(&shared), config.clone(), thread.clone(), jobs);
-        let pool = Pool::new(config, thread, options.connections);
+        let keeper = Keeper::new(Arc::clone(&shared), address.clone(), thread.clone(), jobs);
+        let pool = Pool::new(address, thread, options.connections);
         std::thread::Builder::new()
             .name("tamtam-postgres".to_owned())
             .spawn(move || runtime.block_on(keeper.run()))

@@ -48,7 +48,14 @@ pub(crate) fn on_a_thread<T: Send>(
     future: impl Future<Output = Result<T, PostgresError>> + Send,
 ) -> Result<T, PostgresError> {
     std::thread::scope(|scope| {
-        let ran = scope.spawn(|| runtime()?.block_on(future)).join();
+        let working = scope.spawn(|| {
+            let runtime = runtime()?;
+            let done = runtime.block_on(future);
+            // A name that is still looked up has no say any more.
+            runtime.shutdown_background();
+            done
+        });
+        let ran = working.join();
         ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -9,7 +9,8 @@ use clap::{Args, Subcommand};
 /// Which database.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PostgresArguments {
-    /// Database of the sessions, which several servers share: a postgresql:// URL, or "host=… user=… dbname=…". Leave the password
+    /// Database of the sessions, which several servers share: a postgresql:// URL, or "host=… user=… dbname=…". Over
+    /// a network that is not yours, add ?sslmode=verify-full (see docs/OPERATIONS.md). Leave the password
     /// out, which other users would see in the list of processes, and set the variable PGPASSWORD [default: `postgres` of your
     /// configuration, else the variable TAMTAM_SERVE_POSTGRES]
     #[arg(long, value_name = "URL")]

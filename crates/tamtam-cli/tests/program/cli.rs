@@ -8,6 +8,8 @@ mod compaction;
 mod config;
 mod cost;
 mod curl;
+#[cfg(feature = "postgres")]
+mod database;
 mod demo;
 mod edges;
 mod errors;

@@ -23,7 +23,7 @@ use crate::{
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn id() -> SessionId {
+pub(crate) fn id() -> SessionId {
     "s".parse().unwrap()
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn join_with(options: &PostgresOptions, name: &str, sessions_ma
 }
 
 /// What a turn ended with.
-async fn over(cluster: &Cluster, message: &MessageId) -> (Outcome, String) {
+pub(crate) async fn over(cluster: &Cluster, message: &MessageId) -> (Outcome, String) {
     over_in(cluster, &id(), message).await
 }
 

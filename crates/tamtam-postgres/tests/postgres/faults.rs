@@ -26,7 +26,7 @@ fn inside(error: &TapeError) -> Option<&PostgresError> {
 }
 
 /// Appends to four sessions while `harm` is done; then each has what was acknowledged, each number once, without a gap.
-fn no_append_is_lost_or_doubled(server: &Server, options: &PostgresOptions, harm: impl FnOnce()) {
+pub(crate) fn no_append_is_lost_or_doubled(server: &Server, options: &PostgresOptions, harm: impl FnOnce()) {
     const WRITERS: usize = 4;
     let store = Postgres::open(options).unwrap();
     let (stop, began) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -133,10 +133,12 @@ fn an_append_whose_answer_was_lost_is_found_and_not_written_again() {
 /// The statement was cancelled: that is an answer, and nothing of it was written.
 #[test]
 fn an_append_that_the_server_gave_up_is_refused_and_can_be_tried_again() {
-    let server = shared();
-    let options = server.database();
-    make_entry_3_slow(server, &options);
-    let store = Postgres::open(&options).unwrap();
+    an_append_that_is_given_up_is_refused(shared(), &shared().database());
+}
+
+pub(crate) fn an_append_that_is_given_up_is_refused(server: &Server, options: &PostgresOptions) {
+    make_entry_3_slow(server, options);
+    let store = Postgres::open(options).unwrap();
     let mut tape = Tape::create(&store, "s");
     tape.append(&entries(1..=2)).unwrap();
     let appended = std::thread::scope(|scope| {

@@ -16,6 +16,7 @@
 //! | `words.rs` | the index of words: what a search reads, and what a deletion leaves |
 //! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
 //! | `halfway.rs` | an import that is under way, and everybody else |
+//! | `tls.rs` | connections that are encrypted, and servers that are not what they should be |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -36,4 +37,5 @@ mod served;
 mod server;
 mod sessions;
 mod support;
+mod tls;
 mod words;

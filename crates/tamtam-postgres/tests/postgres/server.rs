@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     os::unix::{fs::chown, net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -23,9 +23,16 @@ const NOBODY: u32 = 65_534;
 const SHELL: &str = r#"
 cd "$FOLDER"
 "$BIN/initdb" -D data -U postgres -A trust -E UTF8 --no-locale --no-sync >log 2>&1 || { cat log >&2; exit 1; }
+if [ $SSL = on ]; then
+    mv server.crt server.key data/ && chmod 600 data/server.key
+    {
+        printf '%s\n' 'hostnossl all strict all reject' 'host all secret all scram-sha-256' 'host all all all trust'
+        cat data/pg_hba.conf
+    } >hba && mv hba data/pg_hba.conf
+fi
 start() {
     while :; do
-        "$BIN/postgres" -D data -k "$FOLDER" -c listen_addresses= -c fsync=$FSYNC -c max_connections=600 \
+        "$BIN/postgres" -D data -k "$FOLDER" -c listen_addresses="$LISTEN" -c ssl=$SSL -c fsync=$FSYNC -c max_connections=600 \
             -c deadlock_timeout=100ms -c dynamic_shared_memory_type=mmap >>log 2>&1 &
         pid=$!
         until "$BIN/pg_isready" -q -h "$FOLDER"; do
@@ -51,6 +58,8 @@ cd / && rm -rf "$FOLDER"
 
 pub(crate) struct Server {
     folder: PathBuf,
+    /// Where it listens, if it does, beside the socket in its folder.
+    listens: Option<Ipv4Addr>,
     shell: Child,
     pipes: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
     schemas: AtomicUsize,
@@ -61,20 +70,44 @@ impl Server {
         Server::start_with("off")
     }
 
+    /// With TLS, over a network too. Who is `strict` must be encrypted there, and who is `secret` has a password.
+    pub(crate) fn start_encrypted(certificate: &str) -> Server {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        // An address that no other test has, so that the port is free: 22 bits of the process, 2 of the server.
+        let nth = u32::try_from(STARTED.fetch_add(1, Ordering::SeqCst)).unwrap();
+        assert!(nth < 4, "four servers with TLS at most");
+        let number = nth << 22 | std::process::id();
+        Server::start_at("off", Some((Ipv4Addr::from(127 << 24 | number), certificate)))
+    }
+
     /// With `on`, it syncs each commit to the disk.
     pub(crate) fn start_with(fsync: &str) -> Server {
+        Server::start_at(fsync, None)
+    }
+
+    fn start_at(fsync: &str, listens: Option<(Ipv4Addr, &str)>) -> Server {
         let folder = tempfile::Builder::new().prefix("tamtam-pg-").tempdir().unwrap().keep();
         let mut shell = Command::new("sh");
+        let mut made = vec![folder.clone()];
+        if let Some((_, certificate)) = listens {
+            for (name, text) in [("server.crt", certificate), ("server.key", include_str!("certificates/server.key"))] {
+                std::fs::write(folder.join(name), text).unwrap();
+                made.push(folder.join(name));
+            }
+        }
         if std::fs::metadata("/proc/self").is_ok_and(|process| std::os::unix::fs::MetadataExt::uid(&process) == 0) {
-            chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
+            made.iter().for_each(|path| chown(path, Some(NOBODY), Some(NOBODY)).unwrap());
             shell.uid(NOBODY).gid(NOBODY);
         }
+        let listens = listens.map(|(address, _)| address);
         shell.args(["-c", SHELL]).env("FOLDER", &folder).env("FSYNC", fsync).env("BIN", programs()).current_dir("/");
+        shell.env("SSL", if listens.is_some() { "on" } else { "off" });
+        shell.env("LISTEN", listens.map(|address| address.to_string()).unwrap_or_default());
         // Of its own group: who ends the tests with their group does not end it before it has ended the server.
         shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
         let pipes = (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()));
-        let server = Server { folder, shell, pipes: Mutex::new(pipes), schemas: AtomicUsize::new(0) };
+        let server = Server { folder, listens, shell, pipes: Mutex::new(pipes), schemas: AtomicUsize::new(0) };
         server.hear("ready");
         server
     }
@@ -103,6 +136,12 @@ impl Server {
 
     pub(crate) fn address(&self) -> String {
         format!("host={} user=postgres dbname=postgres", self.folder.display())
+    }
+
+    /// Over a network, to where it is under the name that its certificate has.
+    pub(crate) fn network(&self) -> String {
+        let address = self.listens.expect("it listens");
+        format!("host=localhost hostaddr={address} port=5432 user=strict dbname=postgres")
     }
 
     /// Tables that no other test has.
@@ -202,7 +241,7 @@ impl Wires {
 /// Passes on what a client says, message by message, and counts those that run a statement.
 fn pass_on(from: &mut TcpStream, to: &mut UnixStream, statements: &AtomicUsize) -> io::Result<()> {
     let mut from = BufReader::new(from);
-    // The first message of a connection has no kind.
+    // The first message of a connection has no kind, and there are two of them where the first one asks for TLS (8 bytes).
     let mut head = vec![0; 4];
     loop {
         from.read_exact(&mut head)?;
@@ -212,7 +251,9 @@ fn pass_on(from: &mut TcpStream, to: &mut UnixStream, statements: &AtomicUsize) 
         }
         to.write_all(&head)?;
         io::copy(&mut (&mut from).take(u64::from(length) - 4), to)?;
-        head.resize(5, 0);
+        if head != [0, 0, 0, 8] {
+            head.resize(5, 0);
+        }
     }
 }
 

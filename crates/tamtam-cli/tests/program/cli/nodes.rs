@@ -11,7 +11,7 @@ use super::{
 
 #[path = "../../../../tamtam-postgres/tests/postgres/server.rs"]
 #[allow(dead_code, reason = "the engine's own tests use all of it")]
-mod server;
+pub(crate) mod server;
 
 /// In no output, wherever it came from.
 const PASSWORD: &str = "hunter2-hunter2";
