@@ -22,6 +22,7 @@ mod error;
 mod keeper;
 mod node;
 mod options;
+mod outputs;
 mod pool;
 mod read;
 mod schema;

@@ -16,6 +16,7 @@
 //! | `words.rs` | the index of words: what a search reads, and what a deletion leaves |
 //! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
 //! | `halfway.rs` | an import that is under way, and everybody else |
+//! | `outputs.rs` | large outputs of calls |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -29,6 +30,7 @@ mod lists;
 mod lost;
 mod moved;
 mod nodes;
+mod outputs;
 mod ownership;
 mod processes;
 #[cfg(feature = "server")]
