@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A file with this content.
-fn file(bytes: &[u8]) -> File {
+pub(crate) fn file(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file
