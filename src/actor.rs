@@ -26,6 +26,7 @@ mod milestone;
 #[cfg(all(unix, feature = "tools"))]
 mod modes;
 pub(crate) mod observers;
+mod outputs;
 mod questions;
 mod send_on;
 pub(crate) mod session;

@@ -21,6 +21,7 @@ mod facts;
 pub(crate) mod files;
 #[cfg(all(unix, feature = "tools"))]
 mod mode;
+mod outputs;
 pub(crate) mod partial_json;
 mod question;
 pub(crate) mod search;
@@ -55,6 +56,7 @@ pub use facts::{CallFacts, Unusable};
 pub use files::{Files, KeepLimits};
 #[cfg(all(unix, feature = "tools"))]
 pub(crate) use mode::{Entered, Mode, Modes};
+pub(crate) use outputs::{CallOutputs, NamedOutput, OutputStore, SpillPlace, is_told, named_outputs, told_folder};
 pub use partial_json::{NotJson, PARTIAL_JSON_BYTES_MAX, Parsed, PartialJson};
 pub(crate) use question::Asks;
 pub use question::{QUESTION_DETAILS_BYTES_MAX, QUESTION_TITLE_BYTES_MAX, Question, QuestionAnswer};

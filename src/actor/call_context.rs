@@ -5,6 +5,7 @@
 //! call's node. The runtime owns the tool, so neither would ever be freed; and a node that is kept would stay in the tree.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{
         Arc,
@@ -26,7 +27,7 @@ use crate::{
     event::EventKind,
     hook::HookCall,
     supervisor::WorkerNode,
-    tool::{ChangeLog, Held, May, Progress, ToolContext},
+    tool::{CallOutputs, ChangeLog, Held, May, NamedOutput, OutputStore, Progress, ToolContext},
     words::depth,
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct CallContext {
     pub(crate) passed: Vec<String>,
     pub(crate) workspace: Arc<PathBuf>,
     pub(crate) spill: Option<Arc<PathBuf>>,
+    /// The store that keeps large outputs itself, and those of its outputs that the call names.
+    pub(crate) outputs: Option<(Arc<dyn OutputStore>, BTreeSet<NamedOutput>)>,
     /// The folder for the contents that files had before calls changed them.
     pub(crate) files: Option<Arc<PathBuf>>,
     pub(crate) external: Arc<[PathBuf]>,
@@ -62,6 +65,9 @@ impl CallContext {
         changes: ChangeLog,
         waited: &Waited,
     ) -> ToolContext {
+        let outputs = self
+            .outputs
+            .map(|(store, named)| Arc::new(CallOutputs::new(store, post.slot.id.clone(), named, cancel.clone())));
         ToolContext {
             session: post.slot.id.clone(),
             call: call.call.clone(),
@@ -69,6 +75,7 @@ impl CallContext {
             key: self.key,
             workspace: self.workspace,
             spill: self.spill,
+            outputs,
             external: self.external,
             held: self.held,
             may: self.may,

@@ -23,6 +23,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    actor::outputs::StoreOutputs,
     kernel::Entry,
     lock::{Lock, unspoiled},
     tape::{
@@ -41,6 +42,8 @@ pub(crate) struct Tapes {
     /// Deletions that an engine of the host could not finish when the runtime was started.
     undone: Arc<[TapeError]>,
     open: Arc<OpenTapes>,
+    /// The large outputs, if the engine keeps them itself.
+    outputs: Option<Arc<StoreOutputs>>,
     #[cfg(feature = "fault-injection")]
     faults: crate::fault::Faults,
 }
@@ -126,6 +129,7 @@ impl Tapes {
             files: Some(store),
             undone: Arc::default(),
             open: Arc::default(),
+            outputs: None,
         }
     }
 
@@ -134,9 +138,10 @@ impl Tapes {
         engine: Arc<dyn TapeStore>,
         #[cfg(feature = "fault-injection")] faults: crate::fault::Faults,
     ) -> Tapes {
-        let engine = Arc::new(Caught(engine));
+        let engine: Arc<dyn TapeStore> = Arc::new(Caught(engine));
         Tapes {
             undone: finish_deletions(&*engine).into(),
+            outputs: StoreOutputs::of(&engine).map(Arc::new),
             engine,
             files: None,
             open: Arc::default(),
@@ -148,6 +153,11 @@ impl Tapes {
     /// The store of files, if the tapes are kept in one.
     pub(crate) fn files(&self) -> Option<&Store> {
         self.files.as_ref()
+    }
+
+    /// The large outputs, if the engine keeps them itself.
+    pub(crate) fn outputs(&self) -> Option<Arc<StoreOutputs>> {
+        self.outputs.clone()
     }
 
     /// The clean-ups that failed at the start.

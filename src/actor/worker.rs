@@ -393,7 +393,7 @@ async fn run(
             return Report::Returned { result };
         }
     };
-    let (limits, spill) = (tool.output(), context.spill.clone());
+    let (limits, place) = (tool.output(), context.spill_place());
     let result = match ruled {
         Ok(gated) => return Report::Gated { gated: Box::new(gated) },
         Err(Some(text)) => ToolResult::failed(ErrorReason::Blocked, text),
@@ -411,7 +411,7 @@ async fn run(
             }
         }
     };
-    Report::Returned { result: bounded(result, limits, spill, || format!("{}-{}", call.session, call.call)).await }
+    Report::Returned { result: bounded(result, limits, place, || format!("{}-{}", call.session, call.call)).await }
 }
 
 async fn stopped_for(stop: &CancellationToken, time: Duration) {
@@ -448,6 +448,11 @@ async fn carry_out(
     waited: &Waited,
 ) -> ToolResult {
     fault!(post.shared.store.faults(), "worker.call", post.slot.id.as_str());
+    if let Some(outputs) = &context.outputs
+        && let Err(error) = outputs.fetch().await
+    {
+        return ToolResult::error(format!("The output could not be read from the store: {error}"));
+    }
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();
     let cancel = context.cancel.clone();

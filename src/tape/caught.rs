@@ -5,6 +5,8 @@
 //! crashes, and its next incarnation reads the tape.
 
 use std::{
+    fs::File,
+    io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::Arc,
@@ -105,6 +107,26 @@ impl TapeStore for Caught {
 
     fn find_words(&self, wanted: &WantedWords) -> Result<Vec<FoundEntry>, TapeError> {
         self.call("find_words", |engine| engine.find_words(wanted))?
+    }
+
+    /// An engine that panics here keeps no outputs, as far as this call goes.
+    fn output_copies(&self) -> Option<PathBuf> {
+        self.call("output_copies", |engine| engine.output_copies()).unwrap_or_else(|error| {
+            tracing::error!(%error, "the place of large outputs is not known");
+            None
+        })
+    }
+
+    fn put_output(&self, session: &SessionId, name: &str, file: &File) -> Result<(), TapeError> {
+        self.call("put_output", |engine| engine.put_output(session, name, file))?
+    }
+
+    fn get_output(&self, session: &SessionId, name: &str, to: &mut dyn Write) -> Result<bool, TapeError> {
+        self.call("get_output", |engine| engine.get_output(session, name, to))?
+    }
+
+    fn outputs(&self, session: &SessionId) -> Result<Vec<(String, u64)>, TapeError> {
+        self.call("outputs", |engine| engine.outputs(session))?
     }
 
     /// An engine that panics here has not settled.

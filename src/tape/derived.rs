@@ -16,7 +16,10 @@ use super::{
     Anchor, Deleted, Exported, Forked, ImportOptions, Imported, LoadedTape, Mark, Notify, ReadTo, SessionSummary,
     Spills, TapeEntry, TapeError, TapeStore, TapeWriter, export, fork, import, marks::Parked, remove, whole,
 };
-use crate::words::ids::{Millis, Seq, SessionId};
+use crate::{
+    tool::told_folder,
+    words::ids::{Millis, Seq, SessionId},
+};
 
 /// The operations that hosts call on a store of tapes, over any engine. Every [`TapeStore`] has them.
 ///
@@ -240,10 +243,12 @@ pub trait TapeStoreExt: TapeStore {
         self.marks(Mark::Claimed, None).map(names)
     }
 
-    /// The folder for a session's large outputs; `None` if the engine has no folder for files next to its tapes. It may be missing:
-    /// the first output that is written makes it, with mode 0700.
+    /// The folder by which tools know a session's large outputs; `None` if the store has no place for them. In the folder next to
+    /// the tape it may be missing: the first output that is written makes it, with mode 0700. In a store that keeps outputs
+    /// itself ([`TapeStore::output_copies`]) it is on no disk, and the same on every node.
     fn spill_path(&self, session: &SessionId) -> Option<PathBuf> {
-        self.folder(Some(session)).map(|folder| folder.join("spill"))
+        let beside = self.folder(Some(session)).map(|folder| folder.join("spill"));
+        beside.or_else(|| self.output_copies().map(|_| told_folder(session)))
     }
 
     /// The folder for the contents that files had before calls of this session changed them; `None` as for `spill_path`. It may be

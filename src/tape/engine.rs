@@ -13,7 +13,7 @@
 //! [`Store`](super::Store) is the engine over files; [`MemoryStore`](super::MemoryStore) keeps all tapes in memory.
 //! `tests/it/engines.rs` holds both, and a third that is made of these methods alone, to the same claims.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, fs::File, io::Write, path::PathBuf, time::Duration};
 
 use super::{
     Anchor, Appended, Damage, EntryWords, FoundEntry, GivenBack, Mark, Notify, Repair, SessionSummary, SoundEnd,
@@ -73,7 +73,7 @@ use crate::words::{
 /// |---|---|---|
 /// | [`TapeWriter::append`], [`begin_anchor`](TapeWriter::begin_anchor), `last`, `give_back`, and the writer's drop | an async thread, one at a time for each writer | no |
 /// | [`mark`](TapeStore::mark) and [`unmark`](TapeStore::unmark) of [`Mark::Open`] | an async thread | no: slow work is done in the background, in order; a mark too many does no harm |
-/// | [`folder`](TapeStore::folder) | any thread | no: it only makes a name |
+/// | [`folder`](TapeStore::folder), [`output_copies`](TapeStore::output_copies) | any thread | no: it only makes a name |
 /// | all else | a thread for what blocks | yes |
 ///
 /// All methods may be called at once from many threads.
@@ -223,9 +223,35 @@ pub trait TapeStore: Send + Sync + fmt::Debug {
     /// session. `false` if that took longer than `limit`.
     fn settle(&self, limit: Duration) -> bool;
 
+    /// The folder of this node for the copies of large outputs that calls work with, in an engine that keeps the outputs themselves
+    /// and has the next three methods. The runtime makes the folder, not one above it, and removes its copies with their calls.
+    /// Several runtimes may share it. `None` (the default): the engine keeps no outputs; [`folder`](TapeStore::folder) may.
+    fn output_copies(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Keeps a large output of a session, whole or not at all: the file from its start, under a plain name. Nothing changes if the
+    /// session has one of that name. The engine bounds what it keeps of a session, and says by what; what is erased with the
+    /// session is erased in the same step.
+    fn put_output(&self, _session: &SessionId, _name: &str, _file: &File) -> Result<(), TapeError> {
+        Err(TapeError::engine("this store keeps no large outputs"))
+    }
+
+    /// Writes a large output of a session to `to`; `false`, without a byte, if there is none of that name, or no such session. After
+    /// an error a part may be written.
+    fn get_output(&self, _session: &SessionId, _name: &str, _to: &mut dyn Write) -> Result<bool, TapeError> {
+        Ok(false)
+    }
+
+    /// The names of a session's large outputs, sorted, each with its bytes; none if there is no such session.
+    fn outputs(&self, _session: &SessionId) -> Result<Vec<(String, u64)>, TapeError> {
+        Ok(Vec::new())
+    }
+
     /// A folder for files next to the tapes: with `of`, that of one session, which exists as long as the session; without, that of
-    /// all. `None` (the default) means: the cut-off part of a large output is lost, changed files cannot be restored, and only the
-    /// watcher ends the processes of a killed host. Results and plans say so.
+    /// all. `None` (the default) means: the cut-off part of a large output is lost unless the engine
+    /// [keeps it itself](TapeStore::output_copies), changed files cannot be restored, and only the watcher ends the processes of a
+    /// killed host. Results and plans say so.
     fn folder(&self, _of: Option<&SessionId>) -> Option<PathBuf> {
         None
     }
@@ -263,7 +289,8 @@ pub enum TapePiece {
         /// Its text.
         about: String,
     },
-    /// The next bytes of a large output; given only to an engine that has a [`folder`](TapeStore::folder) for the session.
+    /// The next bytes of a large output; given only to an engine that has a [`folder`](TapeStore::folder) for the session, or
+    /// [keeps outputs itself](TapeStore::output_copies).
     Spill {
         /// The name of its file in the folder `spill`.
         name: String,

@@ -30,8 +30,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Anchor, Damage, Position, TapeEntry, TapeError, TapeStore, TapeStoreExt as _,
-    layout::{new_file, open_to_read},
+    Anchor, Damage, Position, TapeEntry, TapeError, TapeStore,
+    layout::new_file,
     line::{Chain, encode_lines},
     lineage::FORKS_OF_FORKS_MAX,
     read::open_if_there,
@@ -133,9 +133,9 @@ pub(super) fn export<S: TapeStore + ?Sized>(
     let begun = if entries.is_empty() { Vec::new() } else { anchors(store, session)? };
     let sealed = sealed(session, &entries, &ends(store, session, last)?, &begun)?;
     drop(entries);
-    let mut outputs = match (spills, store.spill_path(session)) {
-        (Spills::Taken, Some(folder)) => Outputs::of(&folder, store.folder(None))?,
-        _ => Outputs::default(),
+    let mut outputs = match spills {
+        Spills::Taken => Outputs::of(store, session)?,
+        Spills::Left => Outputs::none(store, session),
     };
     let header = Header {
         tamtam: Kind::Tape,
@@ -143,13 +143,13 @@ pub(super) fn export<S: TapeStore + ?Sized>(
         session: session.clone(),
         last,
         anchors: sealed.iter().map(|(name, lines, bytes)| Piece::of(name, *lines, bytes)).collect(),
-        spills: outputs.spills.iter().map(|(spill, _)| spill.clone()).collect(),
+        spills: outputs.spills.clone(),
     };
     serde_json::to_writer(&mut *to, &header).map_err(|error| failed(error.into()))?;
     to.write_all(b"\n").map_err(failed)?;
     sealed.iter().try_for_each(|(_, _, bytes)| to.write_all(bytes)).map_err(failed)?;
     for n in 0..outputs.spills.len() {
-        let (bytes, name) = (outputs.again(n)?, &outputs.spills[n].0.name);
+        let (bytes, name) = (outputs.again(n)?, &outputs.spills[n].name);
         for piece in bytes.chunks(SPILL_PIECE_BYTES) {
             let data = BASE64_STANDARD.encode(piece);
             writeln!(to, "{}", serde_json::json!({"spill": name, "data": data})).map_err(failed)?;
@@ -215,51 +215,90 @@ fn sealed(
 
 /// The large outputs of an export. All are copied into one nameless file first, so that an output that is removed meanwhile goes
 /// out too. If that file cannot be written, the outputs are read a second time.
-#[derive(Default)]
-struct Outputs {
-    spills: Vec<(Piece, PathBuf)>,
+struct Outputs<'s, S: ?Sized> {
+    store: &'s S,
+    session: &'s SessionId,
+    /// Where they are as files; `None` in a store that keeps them itself.
+    folder: Option<PathBuf>,
+    spills: Vec<Piece>,
     copies: Option<File>,
 }
 
-impl Outputs {
-    /// The large outputs in a folder as they are now, by name: a file that was imported is exported as it came in, although its files
-    /// are younger. The copies are made in `beside`.
-    fn of(folder: &Path, beside: Option<PathBuf>) -> Result<Outputs, TapeError> {
-        let mut copies = beside.and_then(|beside| nameless(&beside).ok());
-        let mut spills = Vec::new();
-        let mut found = list_spills(folder).map_err(TapeError::io("list", folder))?;
-        found.sort_by(|one, other| one.path.cmp(&other.path));
-        for SpillEntry { path, .. } in found {
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            let Some(mut file) = open_if_there(&path)? else { continue };
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes).map_err(TapeError::io("read", &path))?;
-            if copies.as_mut().is_some_and(|copies| copies.write_all(&bytes).is_err()) {
-                copies = None;
+impl<'s, S: TapeStore + ?Sized> Outputs<'s, S> {
+    fn none(store: &'s S, session: &'s SessionId) -> Outputs<'s, S> {
+        Outputs { store, session, folder: None, spills: Vec::new(), copies: None }
+    }
+
+    /// The large outputs of a session as they are now, by name: a file that was imported is exported as it came in, although its
+    /// files are younger.
+    fn of(store: &'s S, session: &'s SessionId) -> Result<Outputs<'s, S>, TapeError> {
+        let folder = store.folder(Some(session)).map(|folder| folder.join("spill"));
+        let beside = store.folder(None).or_else(|| store.output_copies());
+        let mut outputs = Outputs {
+            folder,
+            copies: beside.and_then(|beside| nameless(&beside).ok()),
+            ..Outputs::none(store, session)
+        };
+        for name in outputs.names()? {
+            let Some(bytes) = outputs.read(&name, u64::MAX)? else { continue };
+            if outputs.copies.as_mut().is_some_and(|copies| copies.write_all(&bytes).is_err()) {
+                outputs.copies = None;
             }
-            spills.push((Piece::of(name, 0, &bytes), path));
+            outputs.spills.push(Piece::of(&name, 0, &bytes));
         }
-        if let Some(copies) = &mut copies {
-            copies.rewind().map_err(TapeError::io("read", folder))?;
+        if let Some(copies) = &mut outputs.copies {
+            copies.rewind().map_err(TapeError::io("read", "the copies of large outputs"))?;
         }
-        Ok(Outputs { spills, copies })
+        Ok(outputs)
     }
 
     /// The bytes of the nth output, checked against its hash. Call it in order.
     fn again(&mut self, n: usize) -> Result<Vec<u8>, TapeError> {
-        let (spill, path) = &self.spills[n];
-        let mut bytes = Vec::new();
-        let read = match &mut self.copies {
-            Some(copies) => copies.take(spill.bytes).read_to_end(&mut bytes),
+        let spill = &self.spills[n];
+        let bytes = match &mut self.copies {
+            Some(copies) => {
+                let mut bytes = Vec::new();
+                let read = copies.take(spill.bytes).read_to_end(&mut bytes);
+                read.map_err(TapeError::io("read", self.path(&spill.name)))?;
+                bytes
+            }
             // The output may have grown since: read no more than its size in the header.
-            None => open_to_read(path).and_then(|file| file.take(spill.bytes).read_to_end(&mut bytes)),
+            None => self.read(&spill.name, spill.bytes)?.unwrap_or_default(),
         };
-        read.map_err(TapeError::io("read", path))?;
         if Piece::of(&spill.name, 0, &bytes) != *spill {
-            let (path, found) = (path.clone(), bytes.len() as u64);
+            let (path, found) = (self.path(&spill.name), bytes.len() as u64);
             return Err(TapeError::Changed { path, expected: spill.bytes, found });
         }
         Ok(bytes)
+    }
+
+    fn names(&self) -> Result<Vec<String>, TapeError> {
+        let Some(folder) = &self.folder else {
+            return Ok(self.store.outputs(self.session)?.into_iter().map(|(name, _)| name).collect());
+        };
+        let found = list_spills(folder).map_err(TapeError::io("list", folder))?;
+        let name = |spill: &SpillEntry| Some(spill.path.file_name()?.to_str()?.to_owned());
+        let mut names: Vec<_> = found.iter().filter_map(name).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The first bytes of an output; `None` if it is gone.
+    fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, TapeError> {
+        let mut bytes = Vec::new();
+        let Some(folder) = &self.folder else {
+            let is_there = self.store.get_output(self.session, name, &mut bytes)?;
+            return Ok(is_there.then_some(bytes));
+        };
+        let path = folder.join(name);
+        let Some(file) = open_if_there(&path)? else { return Ok(None) };
+        file.take(most).read_to_end(&mut bytes).map_err(TapeError::io("read", &path))?;
+        Ok(Some(bytes))
+    }
+
+    /// What an error calls an output.
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.as_ref().map_or_else(|| PathBuf::from(name), |folder| folder.join(name))
     }
 }
 

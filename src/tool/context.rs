@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(all(unix, feature = "tools"))]
 use crate::{process::Processes, words::sandbox::SandboxTerms};
 use crate::{
-    tool::{Access, Asks, ChangeLog, Threads, ToolResult},
+    tool::{Access, Asks, CallOutputs, ChangeLog, SpillPlace, Threads, ToolResult},
     words::ids::{CallId, Seq, SessionId},
     words::secrets::pass_texts,
     words::trace::TraceContext,
@@ -50,8 +50,11 @@ pub struct ToolContext {
     pub workspace: Arc<PathBuf>,
     /// A private folder for outputs that are too large for the model. It may not exist yet:
     /// [`Spill::create`](crate::tool::truncate::Spill::create) makes it. `None` in a runtime that keeps its tapes without a
-    /// folder: output that is cut off is lost then, and the result must say so.
+    /// folder: a tool that cuts its output loses the rest then, and the result must say so. A tool that gives its output whole
+    /// leaves it to the runtime, which cuts it, and keeps the whole in any store that has a place for it.
     pub spill: Option<Arc<PathBuf>>,
+    /// The large outputs of the call, where the store of the tapes keeps them itself.
+    pub(crate) outputs: Option<Arc<CallOutputs>>,
     /// Paths outside of the workspace that this call was allowed to reach, absolute: folders with all beneath them, or files.
     pub external: Arc<[PathBuf]>,
     /// What a command of the call is confined to; `None` for a call that a person or a rule allowed by name. A tool that names no
@@ -101,6 +104,7 @@ impl ToolContext {
             key: crate::words::ids::new_uuid().to_string(),
             workspace: Arc::new(workspace),
             spill: Some(Arc::new(spill)),
+            outputs: None,
             external: Arc::default(),
             held: None,
             may: May::anything(),
@@ -142,6 +146,12 @@ impl ToolContext {
     #[must_use]
     pub fn trace(&self) -> Option<&TraceContext> {
         self.trace.as_ref()
+    }
+
+    /// The place of the call's large outputs; `None` if they are lost.
+    pub(crate) fn spill_place(&self) -> Option<SpillPlace> {
+        let in_store = self.outputs.clone().map(SpillPlace::Store);
+        in_store.or_else(|| self.spill.clone().map(SpillPlace::Folder))
     }
 
     /// Resolves when the call must stop: an abort, a steering message that aborts, a limit, a shutdown.

@@ -21,9 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use bound::bounded;
 pub(crate) use spill::NO_FOLDER;
-#[cfg(all(unix, feature = "tools"))]
-pub(crate) use spill::private_folder;
-pub(crate) use spill::{RETENTION, Retention, SpillEntry, list_spills, spill_text, tidy_spills};
+pub(crate) use spill::{RETENTION, Retention, SpillEntry, list_spills, private_folder, tidy_spills};
 pub use spill::{SPILL_BYTES_MAX, Spill, SpillFile};
 
 /// How many lines of one output a model is given by default.

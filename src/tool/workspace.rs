@@ -141,10 +141,15 @@ impl Workspace {
         Ok((folder, file))
     }
 
-    /// Opens the workspace of a call. It has the session's spill folder as a folder that may be read, if that exists by now, and
+    /// Opens the workspace of a call. It has the session's large outputs as a folder that may be read, if that exists by now, and
     /// the places outside that the call was [allowed](ToolContext::external) to reach.
     pub fn for_call(context: &ToolContext) -> Result<Workspace, WorkspaceError> {
-        let workspace = Workspace::open(&context.workspace)?.with_external(&context.external);
+        let mut workspace = Workspace::open(&context.workspace)?;
+        for (told, copies) in context.outputs.iter().flat_map(|outputs| outputs.fetched()) {
+            let copies = Root::open(&copies, true)?;
+            workspace.roots.push(Arc::new(Root { path: told, ..copies }));
+        }
+        let workspace = workspace.with_external(&context.external);
         let Some(spill) = &context.spill else { return Ok(workspace) };
         match workspace.clone().with_read_only(spill) {
             Err(WorkspaceError::NotFound { .. }) => Ok(workspace),

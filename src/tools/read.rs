@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     tool::{
-        ToolResult,
+        ToolResult, is_told,
         truncate::{BYTES_MAX, LINES_MAX, format_bytes},
         workspace::FileInfo,
     },
@@ -95,12 +95,13 @@ impl FileWork for Read {
         let stoppable = Stoppable { from: opened.text(), context: call.context };
         let page = page::page(stoppable, first, limit, SCAN_AHEAD_BYTES).map_err(failed)?;
         call.go_on()?;
-        if info.bytes <= KEEP_BYTES_MAX {
+        let is_on_disk = !is_told(&real);
+        if is_on_disk && info.bytes <= KEEP_BYTES_MAX {
             call.shared.files.saw(&call.context.session, real.clone(), &info);
         }
         call.remember(real, file.glimpse(&info));
         // A hint at a shell command is given only where the shell would read the same text as is shown here.
-        let word = encoded.is_none().then(|| shell_word(&shown)).flatten();
+        let word = (encoded.is_none() && is_on_disk).then(|| shell_word(&shown)).flatten();
         answer(page, Told { encoded, bom }, limit, &shown, word.as_deref())
     }
 }

@@ -51,6 +51,9 @@ impl Database {
         let node =
             given.node.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
         database.options = database.options.node(node);
+        if let Some(data) = environment.data() {
+            database.options = database.options.output_copies(data.join("tamtam-outputs"));
+        }
         Some(database)
     }
 
@@ -77,7 +80,14 @@ impl Database {
     /// Opens it.
     pub(super) async fn open(self) -> Result<Postgres, Failure> {
         let options = self.options.clone();
-        blocking(move || Postgres::open(&options)).await?.map_err(|error| self.refused(&error))
+        let opened = blocking(move || {
+            if let Some(above) = options.output_copies.as_ref().and_then(|copies| copies.parent()) {
+                // What fails here is told by the first output that cannot be kept.
+                let _ = std::fs::create_dir_all(above);
+            }
+            Postgres::open(&options)
+        });
+        opened.await?.map_err(|error| self.refused(&error))
     }
 
     /// What `doctor` says of it, and whether a server could use it.

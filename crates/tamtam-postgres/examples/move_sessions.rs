@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Drain the hosts first. A session that is there already is left alone, so it can be run again; nothing is deleted where it came
-//! from. Large outputs stay behind, because PostgreSQL has no place for them.
+//! from. Large outputs come along where they have a place: in PostgreSQL with a folder for copies of them, as a fourth argument.
 #![allow(clippy::print_stdout)]
 
 use std::{
@@ -47,7 +47,8 @@ fn copy(from: &dyn TapeStore, to: &dyn TapeStore, session: &SessionId) -> Result
     let io = |error: io::Error| TapeError::Io { op: "keep", path: "the export".into(), source: Arc::new(error) };
     // Through a file, so that one store does not wait for the other.
     let mut file = tempfile::tempfile().map_err(io)?;
-    from.export(session, Spills::Left, &mut BufWriter::new(&mut file))?;
+    let spills = if to.spill_path(session).is_some() { Spills::Taken } else { Spills::Left };
+    from.export(session, spills, &mut BufWriter::new(&mut file))?;
     file.rewind().map_err(io)?;
     // The host's own record: it comes as it was, with its rules and its open work.
     to.import(&mut BufReader::new(file), &ImportOptions::as_it_was())?;
@@ -57,10 +58,13 @@ fn copy(from: &dyn TapeStore, to: &dyn TapeStore, session: &SessionId) -> Result
 #[allow(dead_code, reason = "the test that plays this has a main of its own")]
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [direction, folder, connection] = &arguments[..] else {
+    let [direction, folder, connection, copies @ ..] = &arguments[..] else {
         return Err("give it a direction (to-postgres, to-files), a folder and a connection".into());
     };
-    let options = PostgresOptions::new(connection);
+    let mut options = PostgresOptions::new(connection);
+    if let Some(copies) = copies.first() {
+        options = options.output_copies(copies);
+    }
     migrate(&options)?;
     let (postgres, files) = (Postgres::open(&options)?, Store::open(folder, StoreOptions::default())?);
     let copied = match direction.as_str() {

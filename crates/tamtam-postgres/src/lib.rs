@@ -24,6 +24,7 @@ mod health;
 mod keeper;
 mod node;
 mod options;
+mod outputs;
 mod pool;
 mod read;
 mod schema;

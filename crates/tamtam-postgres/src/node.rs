@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    path::PathBuf,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -78,6 +79,7 @@ pub(crate) struct Shared {
     pub(crate) lease: Duration,
     pub(crate) look: Duration,
     pub(crate) deaths_max: i32,
+    pub(crate) output_copies: Option<PathBuf>,
     table: Mutex<Table>,
     changed: Condvar,
 }
@@ -138,9 +140,10 @@ impl fmt::Debug for Node {
 
 impl Shared {
     pub(crate) fn new(id: String, options: &PostgresOptions) -> Shared {
-        let PostgresOptions { schema, node: name, lease, look, deaths_max, .. } = options.clone();
+        let PostgresOptions { schema, node: name, lease, look, deaths_max, output_copies, .. } = options.clone();
         let deaths_max = i32::try_from(deaths_max).unwrap_or(i32::MAX);
-        Shared { id, name, schema, lease, look, deaths_max, table: Mutex::default(), changed: Condvar::new() }
+        let (table, changed) = (Mutex::default(), Condvar::new());
+        Shared { id, name, schema, lease, look, deaths_max, output_copies, table, changed }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -1,6 +1,6 @@
 //! [`PostgresOptions`]: where the database is, and how long a session stays with a node that is gone.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use crate::{PostgresError, address::Address};
 
@@ -23,6 +23,9 @@ pub struct PostgresOptions {
     /// The most connections for reading, opening and listing, beside the one that writes, and one for each import while it runs. 4 by
     /// default, at least 1.
     pub connections: usize,
+    /// The folder of this node for copies of large outputs while calls write and read them; the outputs themselves are in the
+    /// database, and every node that has a folder reads them. `None` by default: the cut-off part of a large output is lost.
+    pub output_copies: Option<PathBuf>,
     connection: String,
     password: Option<String>,
 }
@@ -57,6 +60,7 @@ impl PostgresOptions {
             look: Duration::from_millis(250),
             deaths_max: 5,
             connections: 4,
+            output_copies: None,
             connection: connection.into(),
             password: None,
         }
@@ -111,6 +115,16 @@ impl PostgresOptions {
         self
     }
 
+    /// Keeps large outputs in the database, with [copies of them in this folder](#structfield.output_copies) while a call uses them.
+    /// The folder is made, with mode 0700; the one above it must be there. Nodes of one machine may share it. It needs room for
+    /// the outputs of the calls that run: 64 MiB each at most, unless a host raised that. What a killed node left there is removed
+    /// by the next that uses outputs.
+    #[must_use]
+    pub fn output_copies(mut self, folder: impl Into<PathBuf>) -> PostgresOptions {
+        self.output_copies = Some(folder.into());
+        self
+    }
+
     /// What the connections are made from; an error for options that cannot be used.
     pub(crate) fn address(&self) -> Result<Address, PostgresError> {
         let wrong = |what: String| Err(PostgresError::Options { what });
@@ -127,6 +141,9 @@ impl PostgresOptions {
         }
         if self.deaths_max == 0 {
             return wrong("deaths_max 0: take at least 1".to_owned());
+        }
+        if self.output_copies.as_ref().is_some_and(|folder| !folder.is_absolute()) {
+            return wrong(format!("output_copies {:?}: take an absolute path", self.output_copies));
         }
         if self.connections == 0 {
             return wrong("connections 0: take at least 1".to_owned());
@@ -148,10 +165,20 @@ impl PostgresOptions {
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the password, and without the connection string, which may have one.
-        let PostgresOptions { schema, node, lease, look, deaths_max, connections, connection: _, password: _ } = self;
+        let PostgresOptions {
+            schema,
+            node,
+            lease,
+            look,
+            deaths_max,
+            connections,
+            output_copies,
+            connection: _,
+            password: _,
+        } = self;
         let mut all = f.debug_struct("PostgresOptions");
         all.field("schema", schema).field("node", node).field("lease", lease).field("look", look);
-        all.field("deaths_max", deaths_max).field("connections", connections);
+        all.field("deaths_max", deaths_max).field("connections", connections).field("output_copies", output_copies);
         all.finish_non_exhaustive()
     }
 }

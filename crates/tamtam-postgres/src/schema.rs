@@ -8,6 +8,7 @@
 //! inbox      messages that any node took, until their session's tape has them
 //! nodes      nodes that joined a cluster, and until when each lives if it says nothing more
 //! words      the words of an entry, once a search has read it; indexed: through which entry a session was read, and its labels
+//! outputs    large outputs of calls; output_pieces: their bytes
 //! epochs     counts claims; no two claims of any session have the same number
 //! ```
 //!
@@ -35,13 +36,13 @@ pub(crate) const GRANTS: [(&str, &str); 7] = [
     ("usage", "sequence $schema.epochs"),
     ("select", "$schema.migrations"),
     ("select, insert, update, delete", "$schema.sessions, $schema.marks, $schema.inbox, $schema.nodes"),
-    ("select, insert, delete", "$schema.entries, $schema.words"),
-    ("select, insert, update, delete", "$schema.indexed"),
+    ("select, insert, delete", "$schema.entries, $schema.words, $schema.output_pieces"),
+    ("select, insert, update, delete", "$schema.indexed, $schema.outputs"),
     ("execute", "function $schema.few_words(tsquery,integer)"),
 ];
 
 /// Each brings the tables from one version to the next. `$schema` stands for the schema.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     r#"
 create sequence $schema.epochs;
 create table $schema.sessions (
@@ -123,6 +124,25 @@ create function $schema.few_words(wanted tsquery, most integer) returns bigint l
     set enable_seqscan = off set enable_indexscan = off
     as 'select count(*) from (select from $schema.words where words @@ wanted limit most) few';
 "#,
+    r#"
+create table $schema.outputs (
+    session text collate "C" not null references $schema.sessions on delete cascade,
+    name text collate "C" not null,
+    bytes bigint not null,
+    at timestamptz not null default clock_timestamp(),
+    primary key (session, name)
+);
+create index outputs_oldest on $schema.outputs (at);
+create table $schema.output_pieces (
+    session text collate "C" not null,
+    name text collate "C" not null,
+    number bigint not null,
+    piece bytea not null,
+    primary key (session, name, number),
+    foreign key (session, name) references $schema.outputs on delete cascade
+);
+alter table $schema.output_pieces alter column piece set storage external;
+"#,
 ];
 
 /// Makes the tables, or brings them to the version that this library needs, in one transaction. Does nothing if they are. Several
@@ -138,8 +158,8 @@ create function $schema.few_words(wanted tsquery, most integer) returns bigint l
 /// grant usage on sequence tamtam.epochs to app;
 /// grant select on tamtam.migrations to app;
 /// grant select, insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox, tamtam.nodes to app;
-/// grant select, insert, delete on tamtam.entries, tamtam.words to app;
-/// grant select, insert, update, delete on tamtam.indexed to app;
+/// grant select, insert, delete on tamtam.entries, tamtam.words, tamtam.output_pieces to app;
+/// grant select, insert, update, delete on tamtam.indexed, tamtam.outputs to app;
 /// grant execute on function tamtam.few_words(tsquery,integer) to app;
 /// ```
 ///

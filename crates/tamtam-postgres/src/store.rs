@@ -1,7 +1,7 @@
 //! [`Postgres`]: the engine itself. Each method of [`TapeStore`] is a statement or a short transaction on a connection of the pool;
 //! appends, leases and the mark of an open turn go through the [`keeper`](crate::keeper).
 
-use std::{sync::Arc, time::Duration};
+use std::{fs::File, io::Write, path::PathBuf, sync::Arc, time::Duration};
 
 use tamtam::{
     Seq, SessionId,
@@ -49,6 +49,9 @@ use crate::{
 /// **Lists and searches.** `Runtime::list` is three statements, and one more for each 10,000 sessions. `Runtime::search` finds the words
 /// that it finds over files. It first reads what was appended since the last search, for as long as its query waits; an append does
 /// nothing for it.
+///
+/// **Large outputs** are rows too, once a node has a folder for copies of them ([`PostgresOptions::output_copies`]): a call of any node
+/// reads on in an earlier output of its session. A session has the newest 500, 512 MiB together, for 7 days.
 ///
 /// There is no folder beside these tapes: see [`TapeStore::folder`].
 ///
@@ -438,6 +441,22 @@ impl TapeStore for Postgres {
 
     fn find_words(&self, wanted: &WantedWords) -> Result<Vec<FoundEntry>, TapeError> {
         self.find(wanted)
+    }
+
+    fn output_copies(&self) -> Option<PathBuf> {
+        self.node.shared.output_copies.clone()
+    }
+
+    fn put_output(&self, session: &SessionId, name: &str, file: &File) -> Result<(), TapeError> {
+        self.keep_output(session, name, file)
+    }
+
+    fn get_output(&self, session: &SessionId, name: &str, to: &mut dyn Write) -> Result<bool, TapeError> {
+        self.write_output(session, name, to)
+    }
+
+    fn outputs(&self, session: &SessionId) -> Result<Vec<(String, u64)>, TapeError> {
+        self.list_outputs(session)
     }
 
     fn settle(&self, limit: Duration) -> bool {

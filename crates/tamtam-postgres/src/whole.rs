@@ -15,7 +15,7 @@ use tamtam::{
 use tokio_postgres::{Transaction, types::ToSql};
 
 use crate::{
-    Postgres,
+    Postgres, outputs,
     pool::Failure,
     read::first_anchor,
     store::{fork, word},
@@ -77,6 +77,8 @@ impl Postgres {
     ) -> Result<(), Failure> {
         let mut state = State::new(0, TapeLines::after(session, "", Seq::ZERO, ""), first_anchor(1));
         let mut waiting: Vec<Rows> = Vec::new();
+        // The large output that is being written, and the number of its next piece.
+        let mut output: Option<(String, i64)> = None;
         for piece in pieces {
             match piece? {
                 TapePiece::Append { part, entries } => {
@@ -94,6 +96,19 @@ impl Postgres {
                     let values: [&(dyn ToSql + Sync); 4] =
                         [&word(mark)?, &session.as_str(), &fork(mark, &about), &about];
                     transaction.execute(&sql, &values).await?;
+                }
+                TapePiece::Spill { name, bytes } => {
+                    let (session, size) = (session.as_str(), bytes.len() as i64);
+                    if output.as_ref().is_none_or(|(open, _)| *open != name) {
+                        transaction.execute(&self.sql(outputs::MAKE), &[&session, &name, &0_i64]).await?;
+                        output = Some((name.clone(), 0));
+                    }
+                    if let Some((name, number)) = output.as_mut().filter(|_| size > 0) {
+                        let grow = "update $schema.outputs set bytes = bytes + $3 where session = $1 and name = $2";
+                        transaction.execute(&self.sql(grow), &[&session, &*name, &size]).await?;
+                        transaction.execute(&self.sql(outputs::PIECE), &[&session, &*name, &*number, &bytes]).await?;
+                        *number += 1;
+                    }
                 }
                 other => return Err(TapeError::engine(format!("there is no place here for {other:?}")).into()),
             }

@@ -14,13 +14,16 @@ use std::{
 };
 
 use crate::{
-    actor::{call_context::CallContext, facts::may, tapes::Tapes, toolset::Toolset, worker_context::WorkerContext},
+    actor::{
+        call_context::CallContext, facts::may, outputs::StoreOutputs, tapes::Tapes, toolset::Toolset,
+        worker_context::WorkerContext,
+    },
     hook::{HookCall, Hooks, Preparing},
     kernel::{LAST_STEP_REMINDER, LAST_STEP_SHAPED, OpenCall, OpenRequest, Settings, State, toolset},
     model::{Item, Request, ToolSpec},
     permission::{Globs, seen_from},
     tape::{TapeError, TapeStoreExt as _},
-    tool::{Access, Held, Tool, ToolResult, arguments},
+    tool::{Access, Held, Tool, ToolResult, arguments, named_outputs},
     words::ids::{Seq, SessionId},
     words::message::ErrorReason,
 };
@@ -95,14 +98,17 @@ fn denied_choices<'m>(masked: &'m BTreeSet<String>, tool: &str) -> Vec<&'m str> 
 pub(super) struct Folders {
     /// Large outputs.
     spill: Option<Arc<PathBuf>>,
+    /// The store that keeps large outputs itself.
+    outputs: Option<Arc<StoreOutputs>>,
     /// The contents that files had before calls changed them.
     files: Option<Arc<PathBuf>>,
 }
 
 impl Folders {
     pub(super) fn of(store: &Tapes, session: &SessionId) -> Folders {
-        let (spill, files) = (store.spill_path(session), store.files_path(session));
-        Folders { spill: spill.map(Arc::new), files: files.map(Arc::new) }
+        let spill = store.folder(Some(session)).map(|folder| folder.join("spill"));
+        let files = store.files_path(session);
+        Folders { spill: spill.map(Arc::new), outputs: store.outputs(), files: files.map(Arc::new) }
     }
 }
 
@@ -126,6 +132,7 @@ pub(super) fn call(
     let external = external(&accesses);
     let held = open.confined.then(|| Arc::new(held(settings, &accesses, &shared.globs)));
     let may = may(state.settings.clone(), accesses.clone());
+    let named = |outputs| (outputs as _, named_outputs(&accesses, &state.session, &settings.read_roots));
     let context = CallContext {
         key: format!("{}/{ticket}", state.session),
         attempt: open.attempts,
@@ -133,6 +140,7 @@ pub(super) fn call(
         workspace: Arc::new(PathBuf::from(&state.settings.workspace)),
         // The first call that spills creates the folder.
         spill: folders.spill.clone(),
+        outputs: folders.outputs.clone().map(named),
         files: folders.files.clone(),
         external,
         held,

@@ -8,13 +8,13 @@
 //! A change must not let the result of a tool bypass this step. It must not fail a call because its output cannot be kept: the text
 //! of the result says so instead. The disk is used on a blocking thread.
 
-use std::{path::PathBuf, sync::Arc};
+use std::io;
 
 use serde_json::json;
 
 use crate::tool::{
-    ToolResult,
-    truncate::{BothEnds, CutLimits, NO_FOLDER, count_lines, head_tail, spill_text},
+    SpillPlace, ToolResult,
+    truncate::{BothEnds, CutLimits, NO_FOLDER, SPILL_BYTES_MAX, SpillFile, count_lines, head_tail},
 };
 
 /// How much a result may take beyond the limits of an output: room for the tool's own words about it.
@@ -30,14 +30,14 @@ const TITLE_CHARS_MAX: usize = 500;
 /// Cuts a result that is larger than `limits` and the room for notices.
 ///
 /// Both ends are kept, or the beginning where only characters are limited ([`CutLimits::chars`]). The whole content
-/// goes to a spill file in `folder`, named after `id`; if that file is cut too, the text says so. Without a folder the rest is
-/// lost, and the text says so. The first attachment that exceeds the total limit is left out, and all after it; the text says how
+/// goes to a spill file at `place`, named after `id`; if that file is cut too, the text says so. Without a place, and where it does
+/// not take the file, the rest is lost, and the text says so. The first attachment that exceeds the total limit is left out, and all after it; the text says how
 /// many. Details that are too large give way to their size in bytes. A result within the limits is given back as it was, without a
 /// look at the disk.
 pub(crate) async fn bounded(
     mut result: ToolResult,
     limits: CutLimits,
-    folder: Option<Arc<PathBuf>>,
+    place: Option<SpillPlace>,
     id: impl FnOnce() -> String,
 ) -> ToolResult {
     // A `Value` can always be written as JSON.
@@ -62,14 +62,11 @@ pub(crate) async fn bounded(
         true => (beginning(&whole, limits.max_chars), ""),
         false => (both_ends(&whole, limits), "]"),
     };
-    let kept = match folder {
-        Some(folder) => {
-            let id = id();
-            tokio::task::spawn_blocking(move || spill_text(&folder, &id, &whole)).await
-        }
-        None => Ok(Err(std::io::Error::other(NO_FOLDER))),
+    let kept = match place {
+        Some(place) => keep(place, id(), whole).await,
+        None => Err(io::Error::other(NO_FOLDER)),
     };
-    let where_it_is = match kept.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
+    let where_it_is = match kept {
         Ok(file) if limits_only_chars && file.dropped == 0 => format!("Full output saved to: {}", file.path.display()),
         Ok(file) => file.notice(),
         Err(error) => format!("The full output could not be kept: {error}"),
@@ -77,6 +74,17 @@ pub(crate) async fn bounded(
     result.content = format!("{shown}{where_it_is}{end}");
     result.content.extend(left_out);
     result
+}
+
+/// Keeps a text in a spill file of the usual size.
+async fn keep(place: SpillPlace, id: String, text: String) -> io::Result<SpillFile> {
+    let at = place.clone();
+    let written = tokio::task::spawn_blocking(move || {
+        let mut spill = at.create(&id, SPILL_BYTES_MAX)?;
+        spill.write(text.as_bytes())?;
+        Ok(spill)
+    });
+    place.keep(written.await.unwrap_or_else(|lost| Err(io::Error::other(lost)))?).await
 }
 
 /// Removes the first attachment that does not fit and all after it. Returns a notice that says how many.
@@ -118,12 +126,20 @@ fn beginning(whole: &str, max_chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::{path::PathBuf, sync::Arc};
+
     use super::*;
     use crate::tool::truncate::BYTES_MAX;
 
     async fn bound(result: ToolResult, limits: CutLimits) -> (ToolResult, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        (bounded(result, limits, Some(Arc::new(folder.path().join("spill"))), || "call".to_owned()).await, folder)
+        (
+            bounded(result, limits, Some(SpillPlace::Folder(Arc::new(folder.path().join("spill")))), || {
+                "call".to_owned()
+            })
+            .await,
+            folder,
+        )
     }
 
     #[tokio::test]
@@ -189,7 +205,7 @@ mod tests {
     /// If the file cannot be made, what is shown is still shown.
     #[tokio::test]
     async fn a_result_whose_whole_cannot_be_kept_says_so() {
-        let folder = Arc::new(PathBuf::from("/proc/no/such/folder"));
+        let folder = SpillPlace::Folder(Arc::new(PathBuf::from("/proc/no/such/folder")));
         let bound =
             bounded(ToolResult::ok("x\n".repeat(50_000)), CutLimits::default(), Some(folder), || "call".to_owned());
         let bound = bound.await;

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::tool::truncate::format_bytes;
+use crate::tool::{is_told, truncate::format_bytes};
 
 #[cfg(test)]
 mod tests;
@@ -139,21 +139,15 @@ impl SpillFile {
     #[must_use]
     pub fn notice(&self) -> String {
         let path = self.path.display();
+        let how = if is_told(&self.path) { " (for the tools read and grep)" } else { "" };
         match self.dropped {
-            0 => format!("Full output: {path}"),
+            0 => format!("Full output: {path}{how}"),
             dropped => format!(
-                "The first {} of the output: {path} (the file is full; {dropped} bytes after that were not kept there)",
+                "The first {} of the output: {path}{how} (the file is full; {dropped} bytes after that were not kept there)",
                 format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX)),
             ),
         }
     }
-}
-
-/// Keeps a text in a spill file of the usual size.
-pub(crate) fn spill_text(folder: &Path, id: &str, text: &str) -> io::Result<SpillFile> {
-    let mut spill = Spill::create(folder, id, SPILL_BYTES_MAX)?;
-    spill.write(text.as_bytes())?;
-    Ok(spill.finish())
 }
 
 /// One spill file as the disk shows it.

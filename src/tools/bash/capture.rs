@@ -5,9 +5,10 @@
 //! Memory is bounded for any amount of output: the next output is read only when the writer of the file has accepted the one
 //! before. A change must keep that. It must also keep that a wait for the writer can be dropped without losing output, because a
 //! timeout and an abort interrupt such a wait. The end of a call does wait for the disk, at most [`DISK_PATIENCE`] at each of its
-//! waits, and after the last one abandons the file. A failing disk costs the file and never the call; the result says so.
+//! waits, and after the last one abandons the file; then for a store that keeps the output itself ([`SpillPlace::keep`]). A failing
+//! disk costs the file and never the call; the result says so.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use serde_json::json;
 use tokio::{
@@ -19,7 +20,7 @@ use tokio::{
 use crate::{
     process::{Output, Process, ProcessEvent, Stream},
     tool::{
-        OutputFilter, Progress, ToolContext,
+        OutputFilter, Progress, SpillPlace, ToolContext,
         truncate::{CutLimits, NO_FOLDER, Spill, SpillFile, Truncation, tail},
     },
     tools::bash::{BashOptions, screen::Screen},
@@ -47,8 +48,8 @@ pub(super) struct Capture {
     spill_from: usize,
     /// The cap of the spill file, in bytes.
     spill_bytes_max: u64,
-    /// The folder for the spill file; `None` if no outputs are kept.
-    folder: Option<Arc<PathBuf>>,
+    /// The place of the spill file; `None` if no outputs are kept.
+    place: Option<SpillPlace>,
     /// The name of the call in the file's name.
     id: String,
     /// How much of the output the model is given.
@@ -88,7 +89,7 @@ impl Capture {
             filters: [Stream::Stdout, Stream::Stderr, Stream::Both].map(|stream| (stream, context.filter())).into(),
             spill_from: options.limits.max_bytes.min(ROLLING_BYTES / 2),
             spill_bytes_max: options.spill_bytes_max,
-            folder: context.spill.clone(),
+            place: context.spill_place(),
             id: format!("{}-{}", context.session, context.call),
             limits: options.limits,
             writer: None,
@@ -168,14 +169,20 @@ impl Capture {
             // Few bytes, but too many lines.
             self.begin_spill(self.output.merged().bytes().to_vec());
         }
-        let late = || Some(Err("the disk did not answer in time".to_owned()));
-        let spill = timeout(DISK_PATIENCE, self.settle()).await.unwrap_or_else(|_| late());
+        let late = || Some(Err(io::Error::other("the disk did not answer in time")));
+        let written = timeout(DISK_PATIENCE, self.settle()).await.unwrap_or_else(|_| late());
+        let spill = match (written, &self.place) {
+            (Some(Ok(spill)), Some(place)) => Some(place.keep(spill).await),
+            (Some(Ok(_)), None) | (None, _) => None,
+            (Some(Err(error)), _) => Some(Err(error)),
+        };
+        let spill = spill.map(|kept| kept.map_err(|error| error.to_string()));
         Captured { truncation, left_out: self.screen.left_out(), spill, output: self.output }
     }
 
     fn begin_spill(&mut self, beginning: Vec<u8>) {
         let (pieces, to_write) = mpsc::channel(1);
-        let file = write_all(self.folder.clone(), self.id.clone(), self.spill_bytes_max, to_write);
+        let file = write_all(self.place.clone(), self.id.clone(), self.spill_bytes_max, to_write);
         self.writer = Some(Writer { pieces, file: tokio::spawn(file) });
         self.unwritten = beginning;
     }
@@ -192,24 +199,23 @@ impl Capture {
     }
 
     /// Waits until all output is in the file.
-    async fn settle(&mut self) -> Option<Result<SpillFile, String>> {
+    async fn settle(&mut self) -> Option<io::Result<Spill>> {
         self.hand_over().await;
         let Writer { pieces, file } = self.writer.take()?;
         drop(pieces);
-        let written = file.await.unwrap_or_else(|lost| Err(io::Error::other(lost)));
-        Some(written.map(Spill::finish).map_err(|error| error.to_string()))
+        Some(file.await.unwrap_or_else(|lost| Err(io::Error::other(lost))))
     }
 }
 
 /// Writes all pieces that come to a spill file.
 async fn write_all(
-    folder: Option<Arc<PathBuf>>,
+    place: Option<SpillPlace>,
     id: String,
     max_bytes: u64,
     mut pieces: mpsc::Receiver<Vec<u8>>,
 ) -> io::Result<Spill> {
-    let folder = folder.ok_or_else(|| io::Error::other(NO_FOLDER))?;
-    let mut spill = on_disk(move || Spill::create(&folder, &id, max_bytes)).await?;
+    let place = place.ok_or_else(|| io::Error::other(NO_FOLDER))?;
+    let mut spill = on_disk(move || place.create(&id, max_bytes)).await?;
     while let Some(piece) = pieces.recv().await {
         spill = on_disk(move || spill.write(&piece).map(|()| spill)).await?;
     }

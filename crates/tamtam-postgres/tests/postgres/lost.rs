@@ -201,7 +201,7 @@ async fn a_process_that_stood_still_in_mid_call_begins_and_writes_nothing_more()
 }
 
 /// The session, once its lease is over.
-async fn taken_over(runtime: &Runtime) -> tamtam::Session {
+pub(crate) async fn taken_over(runtime: &Runtime) -> tamtam::Session {
     loop {
         match runtime.open(&"s".parse().unwrap()).await {
             Ok(session) => return session,

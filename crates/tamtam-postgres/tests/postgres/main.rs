@@ -17,6 +17,7 @@
 //! | `moved.rs` | sessions move between files and PostgreSQL, byte for byte |
 //! | `halfway.rs` | an import that is under way, and everybody else |
 //! | `tls.rs` | connections that are encrypted, and servers that are not what they should be |
+//! | `outputs.rs` | large outputs of calls |
 //! | `faults.rs` | the server is killed, connections are ended, a statement is not answered |
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -30,6 +31,7 @@ mod lists;
 mod lost;
 mod moved;
 mod nodes;
+mod outputs;
 mod ownership;
 mod processes;
 #[cfg(feature = "server")]

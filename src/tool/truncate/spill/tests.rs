@@ -4,6 +4,13 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 
+/// An output of one piece.
+fn spill_text(folder: &Path, id: &str, text: &str) -> io::Result<SpillFile> {
+    let mut spill = Spill::create(folder, id, SPILL_BYTES_MAX)?;
+    spill.write(text.as_bytes())?;
+    Ok(spill.finish())
+}
+
 /// C-01, G-02, nasty case 15: private, exclusive, unguessable, and no planted link is followed.
 #[cfg(unix)]
 #[test]
