@@ -82,7 +82,10 @@ impl Folder {
         for entry in std::fs::read_dir(copies)? {
             let alive = entry?.path();
             if alive.extension().is_some_and(|end| end == "lock") {
-                remove_dead(&alive)?;
+                // What cannot be removed, such as another user's, stays: it is nobody's reason to keep no outputs.
+                if let Err(error) = remove_dead(&alive) {
+                    tracing::warn!(%error, folder = %alive.display(), "copies of a dead runtime stay");
+                }
             }
         }
         let path = copies.join(new_uuid().simple().to_string());

@@ -451,7 +451,8 @@ async fn carry_out(
     if let Some(outputs) = &context.outputs
         && let Err(error) = outputs.fetch().await
     {
-        return ToolResult::error(format!("The output could not be read from the store: {error}"));
+        let reason = if context.cancel.is_cancelled() { ErrorReason::Aborted } else { ErrorReason::Failed };
+        return ToolResult::failed(reason, format!("The output could not be read from the store: {error}"));
     }
     let limit = tool.limit(&call.arguments);
     let arguments = call.arguments.clone();

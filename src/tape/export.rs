@@ -236,7 +236,10 @@ impl<'s, S: TapeStore + ?Sized> Outputs<'s, S> {
         let beside = store.folder(None).or_else(|| store.output_copies());
         let mut outputs = Outputs {
             folder,
-            copies: beside.and_then(|beside| nameless(&beside).ok()),
+            // Such as before the first output of this process, the folder may not be there.
+            copies: beside.and_then(|beside| {
+                crate::tool::truncate::private_folder(&beside).and_then(|()| nameless(&beside)).ok()
+            }),
             ..Outputs::none(store, session)
         };
         for name in outputs.names()? {

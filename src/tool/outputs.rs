@@ -95,6 +95,8 @@ pub(crate) struct CallOutputs {
     session: SessionId,
     named: BTreeSet<NamedOutput>,
     stop: CancellationToken,
+    /// Whether nobody waits for what is fetched any more.
+    given_up: CancellationToken,
     /// The folder for the copies of this call, once there is one.
     folder: OnceLock<PathBuf>,
 }
@@ -106,7 +108,7 @@ impl CallOutputs {
         named: BTreeSet<NamedOutput>,
         stop: CancellationToken,
     ) -> CallOutputs {
-        CallOutputs { store, session, named, stop, folder: OnceLock::new() }
+        CallOutputs { store, session, named, stop, given_up: CancellationToken::new(), folder: OnceLock::new() }
     }
 
     /// Copies the outputs that the call names out of the store. One that the store does not have is not there, as a file that was
@@ -125,21 +127,27 @@ impl CallOutputs {
             private_folder(&folder)?;
             let names = name.clone().map_or_else(|| self.store.names(session), |name| Ok(vec![name]))?;
             for name in names {
-                if self.stop.is_cancelled() {
-                    return Err(io::Error::other("the call was stopped"));
-                }
+                self.is_wanted()?;
                 let path = folder.join(&name);
                 let mut file = match new_file(&path) {
                     // It was named twice.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                     made => made?,
                 };
-                if !self.store.get(session, &name, &mut file)? {
+                if !self.store.get(session, &name, &mut Wanted { file: &mut file, call: self })? {
                     std::fs::remove_file(&path)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// An error once nobody waits for what is fetched.
+    fn is_wanted(&self) -> io::Result<()> {
+        match self.stop.is_cancelled() || self.given_up.is_cancelled() {
+            true => Err(io::Error::other("the call was stopped")),
+            false => Ok(()),
+        }
     }
 
     /// The folders with copies that were fetched: as they are told, and where they are.
@@ -174,14 +182,31 @@ impl CallOutputs {
             self.stop.cancelled().await;
             tokio::time::sleep(PATIENCE_OF_STOPPED).await;
         };
-        tokio::select! {
+        let why = tokio::select! {
             biased;
-            done = tokio::task::spawn_blocking(work) => done.unwrap_or_else(|lost| Err(io::Error::other(lost))),
-            () = stopped => Err(io::Error::other("the call was stopped before the store answered")),
-            () = tokio::time::sleep(PATIENCE) => {
-                Err(io::Error::other(format!("the store did not answer in {} s", PATIENCE.as_secs())))
-            }
-        }
+            done = tokio::task::spawn_blocking(work) => return done.unwrap_or_else(|lost| Err(io::Error::other(lost))),
+            () = stopped => "the call was stopped before the store answered".to_owned(),
+            () = tokio::time::sleep(PATIENCE) => format!("the store did not answer in {} s", PATIENCE.as_secs()),
+        };
+        self.given_up.cancel();
+        Err(io::Error::other(why))
+    }
+}
+
+/// A copy that is written as long as its call waits for it.
+struct Wanted<'a> {
+    file: &'a mut File,
+    call: &'a CallOutputs,
+}
+
+impl Write for Wanted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.call.is_wanted()?;
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

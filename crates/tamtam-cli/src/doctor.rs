@@ -48,7 +48,11 @@ pub(super) async fn doctor(given: &StoreArguments, environment: &Environment) ->
         ("network", network(turn.as_ref().ok().map(|turn| &turn.model.network), environment)),
     ];
     lines.extend(store);
-    let database = database(turn.as_ref().ok(), environment).await;
+    // As with `serve`, a folder that is named means files.
+    let database = match given.store {
+        Some(_) => None,
+        None => database(turn.as_ref().ok(), environment).await,
+    };
     let is_usable = database.as_ref().is_none_or(|(is_usable, _)| *is_usable);
     lines.extend(database.map(|(_, said)| ("database", said)));
     lines.push(("terminal", terminal(std::io::stdin().is_terminal(), std::io::stderr().is_terminal())));

@@ -130,12 +130,31 @@ pub(super) fn proxy_shown(text: &str) -> String {
     }
 }
 
+/// The words of a connection string that are no secret.
+const SHOWN: [&str; 10] = [
+    "host",
+    "hostaddr",
+    "port",
+    "user",
+    "dbname",
+    "sslmode",
+    "sslrootcert",
+    "application_name",
+    "connect_timeout",
+    "target_session_attrs",
+];
+
 /// The connection of a database for people: without its password, and without what might be a part of one.
 pub(super) fn database_shown(connection: &str) -> String {
     let scheme = ["postgresql://", "postgres://"].into_iter().find(|scheme| connection.starts_with(scheme));
     let Some((scheme, rest)) = scheme.and_then(|scheme| Some((scheme, connection.strip_prefix(scheme)?))) else {
-        let is_hidden = connection.to_ascii_lowercase().contains("password");
-        return if is_hidden { "host=… user=… dbname=…".to_owned() } else { connection.to_owned() };
+        // What is not wholly of words that are no secret may be a mistyped address with a password.
+        let is_plain = |word: &str| {
+            word.split_once('=')
+                .is_some_and(|(key, value)| SHOWN.contains(&key) && !value.contains(['@', ':', '\'', '"']))
+        };
+        let is_shown = connection.split_whitespace().all(is_plain);
+        return if is_shown { connection.to_owned() } else { "host=… user=… dbname=…".to_owned() };
     };
     // The client takes what is before the first `@` for a user and a password, whatever it has in it; settings may hold one too.
     let (user, address) = rest.split_once('@').map_or((None, rest), |(user, address)| (Some(user), address));
@@ -239,6 +258,11 @@ mod tests {
             ("host=db user=app password=a://b", "host=… user=… dbname=…"),
             ("host=db user=app dbname=app", "host=db user=app dbname=app"),
             ("host=db user=app PASSWORD = 'hunter2'", "host=… user=… dbname=…"),
+            ("\"postgresql://app:hunter2@db/app\"", "host=… user=… dbname=…"),
+            (" postgresql://app:hunter2@db/app", "host=… user=… dbname=…"),
+            ("jdbc:postgresql://app:hunter2@db/app?a=b", "host=… user=… dbname=…"),
+            ("host=db user=app pwd=hunter2", "host=… user=… dbname=…"),
+            ("host=db user=app:hunter2@db", "host=… user=… dbname=…"),
         ] {
             assert_eq!(database_shown(connection), expected);
         }

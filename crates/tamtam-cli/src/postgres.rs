@@ -51,7 +51,8 @@ impl Database {
         let node =
             given.node.clone().unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
         database.options = database.options.node(node);
-        if let Some(data) = environment.data() {
+        // A folder that is not absolute is another one after each change of folder.
+        if let Some(data) = environment.data().filter(|data| data.is_absolute()) {
             database.options = database.options.output_copies(data.join("tamtam-outputs"));
         }
         Some(database)

@@ -166,14 +166,17 @@ fn ends_connection(code: &SqlState) -> bool {
 
 fn next_step(code: &str, message: &str) -> &'static str {
     match code {
-        "28000" if message.ends_with("no encryption") => ": the server may want an encrypted connection, see sslmode",
+        "28000" if ["no encryption", "SSL off"].iter().any(|end| message.ends_with(end)) => {
+            ": the server may want an encrypted connection, see sslmode"
+        }
         "25006" => ": this server only reads, connect to the primary (target_session_attrs=read-write)",
         "42501" => ": grant the role what tamtam_postgres::migrate lists",
         "55P03" => {
             ": something reads or changes a table for long, find it in pg_stat_activity; run it again when that has ended"
         }
         "57014" => ": the statement took longer than its limit, look for locks in pg_stat_activity",
-        "28P01" | "28000" => ": check user and password",
+        "28P01" => ": check user and password",
+        "28000" => ": check user, password, pg_hba.conf and sslmode",
         "3D000" => ": create the database",
         _ => "",
     }

@@ -8,6 +8,7 @@ use crate::{
     PostgresError, PostgresOptions,
     pool::connect,
     schema::{GRANTS, check, in_schema},
+    store::about,
     thread::on_a_thread,
 };
 
@@ -39,8 +40,7 @@ pub fn examine(options: &PostgresOptions, limit: Duration) -> Result<DatabaseSta
         let examined = tokio::time::timeout(limit, async {
             let client = connect(&address, &Handle::current()).await?;
             let refused = |error| PostgresError::of("look at the database", &error);
-            let about = "select current_setting('server_version'), current_setting('transaction_read_only') = 'on'";
-            let about = client.query_one(about, &[]).await.map_err(refused)?;
+            let about = about(&client).await?;
             let tables = match check(&client, &options.schema).await {
                 Ok(()) => {
                     let missing = client.query(&lacking(&options.schema), &[]).await.map_err(refused)?;
@@ -50,8 +50,8 @@ pub fn examine(options: &PostgresOptions, limit: Duration) -> Result<DatabaseSta
                 Err(error) => return Err(error),
             };
             // Debian's versions have the name of its package behind them.
-            let server = about.get::<_, &str>(0).split(' ').next().unwrap_or_default().to_owned();
-            Ok(DatabaseState { server, encryption: address.encryption(), is_read_only: about.get(1), tables })
+            let server = about.get::<_, &str>(2).split(' ').next().unwrap_or_default().to_owned();
+            Ok(DatabaseState { server, encryption: address.encryption(), is_read_only: about.get(3), tables })
         });
         examined.await.unwrap_or_else(|_| {
             Err(PostgresError::Unreachable { message: format!("no answer for {} s", limit.as_secs()) })

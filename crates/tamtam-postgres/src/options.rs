@@ -117,7 +117,8 @@ impl PostgresOptions {
 
     /// Keeps large outputs in the database, with [copies of them in this folder](#structfield.output_copies) while a call uses them.
     /// The folder is made, with mode 0700; the one above it must be there. Nodes of one machine may share it. It needs room for
-    /// the outputs of the calls that run: 64 MiB each at most, unless a host raised that. What a killed node left there is removed
+    /// the outputs that running calls write (64 MiB each at most, unless a host raised that) and for those that they name: a call
+    /// that names the whole folder of its session copies all of it. What a killed node left there is removed
     /// by the next that uses outputs.
     #[must_use]
     pub fn output_copies(mut self, folder: impl Into<PathBuf>) -> PostgresOptions {

@@ -16,9 +16,9 @@ use std::{
 };
 
 use tamtam::{SessionId, tape::TapeError};
-use tokio_postgres::{GenericClient, IsolationLevel::RepeatableRead};
+use tokio_postgres::{GenericClient, IsolationLevel::RepeatableRead, types::ToSql};
 
-use crate::{Postgres, pool::Failure};
+use crate::{Postgres, PostgresError, pool::Failure};
 
 /// How many bytes of an output are in one row.
 pub(crate) const PIECE_BYTES: usize = 256 * 1024;
@@ -27,8 +27,9 @@ const PIECES: i64 = 16;
 /// The most outputs of a session, and the most bytes of all of them.
 const OUTPUTS_MAX: i64 = 500;
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// How many outputs that are too old one put removes.
+/// How many outputs that are too old one put removes at most, and of how many bytes: at least one, whatever it has.
 const TIDIED_MAX: i64 = 100;
+const TIDIED_BYTES: i64 = 64 * 1024 * 1024;
 
 /// Makes the row of an output, if its session is there.
 pub(crate) const MAKE: &str = "
@@ -39,18 +40,24 @@ on conflict (session, name) do nothing";
 pub(crate) const PIECE: &str =
     "insert into $schema.output_pieces (session, name, number, piece) values ($1, $2, $3, $4)";
 
-/// The newest stay.
-const BOUND: &str = "
+/// The newest stay. Of what is beyond them, the oldest go first, as many as one statement removes in its time.
+pub(crate) const BOUND: &str = "
 delete from $schema.outputs o using (
-    select name, row_number() over newest as number, sum(bytes) over newest as bytes
-    from $schema.outputs where session = $1 window newest as (order by at desc, name)) ranked
-where o.session = $1 and o.name = ranked.name and (ranked.number > $2 or ranked.bytes > $3::bigint)";
+    select name, sum(bytes) over (order by at, name) - bytes as before from (
+        select name, at, bytes, row_number() over newest as number, sum(bytes) over newest as newer
+        from $schema.outputs where session = $1 window newest as (order by at desc, name)) ranked
+    where number > $2 or newer > $3::bigint) beyond
+where o.session = $1 and o.name = beyond.name and beyond.before < $4::bigint";
 
 /// Of any session: one that says no more does not tidy up after itself. Rows that another node removes are left to it.
 const TIDY: &str = "
 delete from $schema.outputs where ctid = any(array(
-    select ctid from $schema.outputs where at < clock_timestamp() - interval '7 days'
-    order by at limit $1 for update skip locked))";
+    select place from (
+        select place, sum(bytes) over (order by at, session, name) - bytes as before from (
+            select ctid as place, at, session, name, bytes from $schema.outputs
+            where at < clock_timestamp() - interval '7 days'
+            order by at limit $1 for update skip locked) old) summed
+    where before < $2::bigint))";
 
 impl Postgres {
     pub(crate) fn keep_output(&self, session: &SessionId, name: &str, file: &File) -> Result<(), TapeError> {
@@ -58,29 +65,46 @@ impl Postgres {
         if bytes > BYTES_MAX {
             return Err(TapeError::engine(format!("it has {bytes} bytes: {BYTES_MAX} are the most")));
         }
+        let _turn = self.node.pool.turn_for_outputs()?;
         self.node.pool.run("keep a large output", async |client| {
             let transaction = client.transaction().await?;
-            let session = (session, session.as_str());
-            let make = transaction.execute(&self.sql(MAKE), &[&session.1, &name, &(bytes as i64)]).await?;
-            if make == 0 {
-                let there = self.sql("select from $schema.outputs where session = $1 and name = $2");
-                return match transaction.query_opt(&there, &[&session.1, &name]).await? {
-                    Some(_) => Ok(()),
-                    None => Err(TapeError::Missing { session: session.0.clone() }.into()),
-                };
+            let of = (session.as_str(), name);
+            let there = self.sql("select from $schema.outputs where session = $1 and name = $2");
+            if transaction.query_opt(&there, &[&of.0, &of.1]).await?.is_some() {
+                return Ok(());
             }
-            let read = write_pieces(&transaction, &self.sql(PIECE), (session.1, name), file).await?;
+            let read = write_pieces(&transaction, &self.sql(PIECE), of, file).await?;
             if read != bytes {
                 return Err(TapeError::engine(format!("its file had {bytes} bytes, and {read} were read")).into());
             }
-            transaction.execute(&self.sql(BOUND), &[&session.1, &OUTPUTS_MAX, &(BYTES_MAX as i64)]).await?;
-            transaction.execute(&self.sql(TIDY), &[&TIDIED_MAX]).await?;
+            // Last, and so for a moment only: a deletion waits for who refers to the row of its session.
+            if transaction.execute(&self.sql(MAKE), &[&of.0, &of.1, &(bytes as i64)]).await? == 0 {
+                return Err(TapeError::Missing { session: session.clone() }.into());
+            }
             transaction.commit().await?;
             Ok(())
-        })
+        })?;
+        // What fails here costs room, and no output; the next put removes it.
+        drop(self.node.pool.run_once("remove large outputs", async |client| {
+            self.bound_outputs(client, session).await?;
+            client.execute(&self.sql(TIDY), &[&TIDIED_MAX, &TIDIED_BYTES]).await?;
+            Ok(())
+        }));
+        Ok(())
+    }
+
+    /// Removes some of what is beyond the bounds of a session. Returns how many outputs.
+    pub(crate) async fn bound_outputs(
+        &self,
+        client: &impl GenericClient,
+        session: &SessionId,
+    ) -> Result<u64, tokio_postgres::Error> {
+        let values: [&(dyn ToSql + Sync); 4] = [&session.as_str(), &OUTPUTS_MAX, &(BYTES_MAX as i64), &TIDIED_BYTES];
+        client.execute(&self.sql(BOUND), &values).await
     }
 
     pub(crate) fn write_output(&self, session: &SessionId, name: &str, to: &mut dyn Write) -> Result<bool, TapeError> {
+        let _turn = self.node.pool.turn_for_outputs()?;
         let to = RefCell::new(to);
         // Not twice: a part may be written.
         self.node.pool.run_once("read a large output", async |client| {
@@ -97,7 +121,12 @@ impl Postgres {
             let pieces = transaction.prepare(&pieces).await?;
             let (bytes, mut written, mut first) = (row.get::<_, i64>(0) as u64, 0, 0_i64);
             while written < bytes {
-                let rows = transaction.query(&pieces, &[&session, &name, &first, &(first + PIECES)]).await?;
+                let rows = transaction.query(&pieces, &[&session, &name, &first, &(first + PIECES)]).await;
+                let rows = rows.map_err(|error| match written {
+                    0 => Failure::Server(error),
+                    // Nor where the server would have it tried again.
+                    _ => Failure::Told(PostgresError::of("read a large output", &error).into()),
+                })?;
                 if rows.is_empty() {
                     return Err(TapeError::engine(format!("{written} of {bytes} bytes are there")).into());
                 }
@@ -108,7 +137,9 @@ impl Postgres {
                 }
                 first += PIECES;
             }
-            transaction.commit().await?;
+            if written != bytes {
+                return Err(TapeError::engine(format!("{written} bytes are there, and it had {bytes}")).into());
+            }
             Ok(true)
         })
     }

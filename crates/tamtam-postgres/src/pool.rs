@@ -16,7 +16,7 @@ use std::{
 use tamtam::tape::TapeError;
 use tokio::{
     runtime::Handle,
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, SemaphorePermit},
     task::AbortHandle,
 };
 use tokio_postgres::{AsyncMessage, Client};
@@ -38,6 +38,8 @@ pub(crate) struct Pool {
     /// Drives the connections.
     thread: Handle,
     turns: Semaphore,
+    /// Work on large outputs may take long: it leaves a connection to everybody else.
+    outputs: Semaphore,
     idle: Mutex<Vec<Client>>,
 }
 
@@ -61,7 +63,17 @@ impl From<TapeError> for Failure {
 
 impl Pool {
     pub(crate) fn new(address: Address, thread: Handle, connections: usize) -> Pool {
-        Pool { address, thread, turns: Semaphore::new(connections), idle: Mutex::default() }
+        let outputs = Semaphore::new(connections.saturating_sub(1).max(1));
+        Pool { address, thread, turns: Semaphore::new(connections), outputs, idle: Mutex::default() }
+    }
+
+    /// A turn for work on a large output.
+    pub(crate) fn turn_for_outputs(&self) -> Result<SemaphorePermit<'_>, TapeError> {
+        let _context = self.thread.enter();
+        let turn = wait(async { tokio::time::timeout(PATIENCE, self.outputs.acquire()).await });
+        let message = || format!("other large outputs took all turns for {} s", PATIENCE.as_secs());
+        let turn = turn.map_err(|_| PostgresError::Unreachable { message: message() })?;
+        turn.map_err(|_| TapeError::Closed)
     }
 
     /// Runs what may be run twice.
@@ -214,6 +226,15 @@ impl From<Failed> for TapeError {
     }
 }
 
+/// Ends the try with its caller.
+struct Tried(AbortHandle);
+
+impl Drop for Tried {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A connection that the thread drives until its client is dropped.
 pub(crate) async fn connect(address: &Address, thread: &Handle) -> Result<Client, PostgresError> {
     let (address, driver) = (address.clone(), thread.clone());
@@ -221,11 +242,14 @@ pub(crate) async fn connect(address: &Address, thread: &Handle) -> Result<Client
         let (client, connection) = address.connect().await?;
         driver.spawn(connection);
         let milliseconds = STATEMENT_MAX.as_millis();
-        client.batch_execute(&format!("set statement_timeout = {milliseconds}")).await?;
+        let limit = client.batch_execute(&format!("set statement_timeout = {milliseconds}")).await;
+        limit.map_err(|error| PostgresError::of("connect", &error))?;
         Ok(client)
     });
+    // A caller that goes on without it leaves no try behind.
+    let _tried = Tried(connecting.abort_handle());
     match connecting.await {
-        Ok(connected) => connected.map_err(|error| PostgresError::of("connect", &error)),
+        Ok(connected) => connected,
         Err(_) => Err(PostgresError::Unreachable { message: "the store is closed".to_owned() }),
     }
 }

@@ -139,7 +139,7 @@ create table $schema.output_pieces (
     number bigint not null,
     piece bytea not null,
     primary key (session, name, number),
-    foreign key (session, name) references $schema.outputs on delete cascade
+    foreign key (session, name) references $schema.outputs on delete cascade deferrable initially deferred
 );
 alter table $schema.output_pieces alter column piece set storage external;
 "#,
@@ -170,7 +170,7 @@ alter table $schema.output_pieces alter column piece set storage external;
 pub fn migrate(options: &PostgresOptions) -> Result<i32, PostgresError> {
     let address = options.address()?;
     on_a_thread(async {
-        let (mut client, connection) = address.connect().await.map_err(|error| refused(&error))?;
+        let (mut client, connection) = address.connect().await?;
         let driven = tokio::spawn(connection);
         let mut found = run(&mut client, &options.schema).await;
         for _ in 1..TRIES {

@@ -12,7 +12,7 @@ use tamtam::{
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
-use tokio_postgres::{GenericClient, IsolationLevel::RepeatableRead, types::ToSql};
+use tokio_postgres::{Client, GenericClient, IsolationLevel::RepeatableRead, Row, types::ToSql};
 
 use crate::{
     PostgresError, PostgresOptions,
@@ -127,6 +127,17 @@ update $schema.sessions set deaths = 0 where session = $2 and $1 = 'parked' and 
 
 const RELEASE: &str = "update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
 
+/// What a node asks of a server first: an id for itself, and whether it can be used.
+pub(crate) async fn about(client: &Client) -> Result<Row, PostgresError> {
+    let about = "select gen_random_uuid()::text, current_setting('server_encoding'), current_setting('server_version'),
+        current_setting('transaction_read_only') = 'on'";
+    let about = client.query_one(about, &[]).await.map_err(|error| PostgresError::of("open the store", &error))?;
+    match about.get(1) {
+        "UTF8" => Ok(about),
+        other => Err(PostgresError::Options { what: format!("the database is in {other}: make one in UTF8") }),
+    }
+}
+
 impl Postgres {
     /// Connects to the database and checks its tables. Blocks until that is done: on an async thread it holds up others.
     ///
@@ -138,13 +149,7 @@ impl Postgres {
         let id = on_a_thread(async {
             let client = connect(&address, &Handle::current()).await?;
             check(&client, &options.schema).await?;
-            let about = "select gen_random_uuid()::text, current_setting('server_encoding')";
-            let about =
-                client.query_one(about, &[]).await.map_err(|error| PostgresError::of("open the store", &error))?;
-            match about.get(1) {
-                "UTF8" => Ok(about.get::<_, String>(0)),
-                other => Err(PostgresError::Options { what: format!("the database is in {other}: make one in UTF8") }),
-            }
+            Ok(about(&client).await?.get::<_, String>(0))
         })?;
         let runtime = runtime()?;
         let thread = runtime.handle().clone();

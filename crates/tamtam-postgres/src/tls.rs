@@ -6,7 +6,9 @@
 
 use std::{
     error::Error as StdError,
-    fmt, io,
+    fmt,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -31,6 +33,9 @@ use tokio_postgres::{
 };
 
 use crate::PostgresError;
+
+/// The most bytes of a file of certificates.
+const FILE_MAX: u64 = 4 * 1024 * 1024;
 
 /// What is checked of the server's certificate.
 #[derive(Clone, Debug)]
@@ -108,7 +113,9 @@ impl TlsConnect<Socket> for Named {
 
     fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
-            let name = ServerName::try_from(self.host.clone())
+            // An address of a link has the name of the link behind it.
+            let host = self.host.split('%').next().unwrap_or_default().to_owned();
+            let name = ServerName::try_from(host)
                 .map_err(|_| Refused(format!("{:?} is no name of a server: check host", self.host)))?;
             match tokio_rustls::TlsConnector::from(self.tls.config).connect(name, socket).await {
                 Ok(stream) => {
@@ -157,7 +164,9 @@ fn next_step(error: &Error) -> &'static str {
         error if is_own_authority(error) => {
             "the certificate is its own authority: name a file that has it with sslrootcert=FILE"
         }
-        Error::InvalidCertificate(_) => "give the server another certificate",
+        Error::InvalidCertificate(_) => {
+            "give the server another certificate, of X.509 version 3, or take sslmode=disable on a network that is yours"
+        }
         _ => "check that the server speaks TLS 1.2 or 1.3",
     }
 }
@@ -177,7 +186,16 @@ struct Roots {
 impl Roots {
     fn read(file: &Path) -> Result<Roots, PostgresError> {
         let wrong = |why: String| PostgresError::Options { what: format!("sslrootcert={} {why}", file.display()) };
-        let text = std::fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let unread = |error| wrong(format!("cannot be read: {error}"));
+        // A FIFO or a device may never end.
+        if !std::fs::metadata(file).map_err(unread)?.is_file() {
+            return Err(wrong("is no file".to_owned()));
+        }
+        let mut text = Vec::new();
+        let read = File::open(file).and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut text));
+        if read.map_err(unread)? as u64 > FILE_MAX {
+            return Err(wrong(format!("has more than {FILE_MAX} bytes: name a file of certificates")));
+        }
         let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
         let certificates = read.map_err(|error| wrong(format!("is not PEM: {error}")))?;
         let mut store = RootCertStore::empty();

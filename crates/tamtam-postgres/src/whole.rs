@@ -64,6 +64,7 @@ impl Postgres {
                 return Err(exists().into());
             }
             self.write_pieces(&transaction, session, pieces).await?;
+            while self.bound_outputs(&transaction, session).await? > 0 {}
             transaction.commit().await?;
             Ok(())
         })
