@@ -46,7 +46,7 @@ fn the_doctor_says_what_a_database_lacks_and_what_mends_it() {
     assert!(unknown.ends_with("name the file with the certificate of its authority: sslrootcert=FILE"), "{unknown}");
 
     let old = look(&database);
-    let mend = "encrypted (TLSv1.3): schema tamtam is of version 0, this tamtam needs 5: run `tamtam postgres migrate` as its owner";
+    let mend = "encrypted (TLSv1.3): schema tamtam is of version 0, this tamtam needs 6: run `tamtam postgres migrate` as its owner";
     assert!(old.starts_with("no: ") && old.ends_with(mend), "{old}");
     let made = lab.run(&["postgres", "migrate", "--postgres", &database]);
     assert!(made.code == 0 && made.stdout.contains("the tables are made"), "{made:?}");
@@ -60,15 +60,16 @@ fn the_doctor_says_what_a_database_lacks_and_what_mends_it() {
     let refused = look(&role("app"));
     assert!(refused.contains("permission denied for schema tamtam"), "{refused}");
     let some = "grant usage on schema tamtam to app; grant select on all tables in schema tamtam to app;
-        grant insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox, tamtam.nodes, tamtam.indexed to app;
-        grant insert on tamtam.entries, tamtam.words to app";
+        grant insert, update, delete on tamtam.sessions, tamtam.marks, tamtam.inbox, tamtam.nodes, tamtam.indexed, tamtam.outputs to app;
+        grant insert on tamtam.entries, tamtam.words, tamtam.output_pieces to app";
     sql(&server.address(), some);
     let lacks = look(&role("app"));
-    let grant = "grant it usage on sequence tamtam.epochs; delete on tamtam.entries; delete on tamtam.words";
+    let grant = "grant it usage on sequence tamtam.epochs; delete on tamtam.entries; delete on tamtam.words; \
+                 delete on tamtam.output_pieces";
     assert!(lacks.ends_with(grant), "{lacks}");
     sql(
         &server.address(),
-        "grant usage on sequence tamtam.epochs to app; grant delete on tamtam.entries, tamtam.words to app",
+        "grant usage on sequence tamtam.epochs to app; grant delete on tamtam.entries, tamtam.words, tamtam.output_pieces to app",
     );
     assert!(look(&role("app")).ends_with("is up to date"));
     sql(&server.address(), "alter role app set default_transaction_read_only = on");
@@ -76,7 +77,7 @@ fn the_doctor_says_what_a_database_lacks_and_what_mends_it() {
 
     sql(&server.address(), "insert into tamtam.migrations (version) values (99)");
     let newer = look(&database);
-    assert!(newer.ends_with("schema tamtam is of version 99, this library knows up to 5: update this host"), "{newer}");
+    assert!(newer.ends_with("schema tamtam is of version 99, this library knows up to 6: update this host"), "{newer}");
 }
 
 /// The one in the configuration is looked at, and one that takes connections and says nothing holds the command up for seconds.
