@@ -37,8 +37,10 @@ insert into $schema.outputs (session, name, bytes)
 select session, $2, $3 from $schema.sessions where session = $1
 on conflict (session, name) do nothing";
 
-pub(crate) const PIECE: &str =
-    "insert into $schema.output_pieces (session, name, number, piece) values ($1, $2, $3, $4)";
+/// A put that is tried again may meet its first try, which is still under way: it waits for that, and finds its pieces.
+pub(crate) const PIECE: &str = "
+insert into $schema.output_pieces (session, name, number, piece) values ($1, $2, $3, $4)
+on conflict (session, name, number) do nothing";
 
 /// The newest stay. Of what is beyond them, the oldest go first, as many as one statement removes in its time.
 pub(crate) const BOUND: &str = "
@@ -78,7 +80,8 @@ impl Postgres {
                 return Err(TapeError::engine(format!("its file had {bytes} bytes, and {read} were read")).into());
             }
             // Last, and so for a moment only: a deletion waits for who refers to the row of its session.
-            if transaction.execute(&self.sql(MAKE), &[&of.0, &of.1, &(bytes as i64)]).await? == 0 {
+            let made = transaction.execute(&self.sql(MAKE), &[&of.0, &of.1, &(bytes as i64)]).await?;
+            if made == 0 && transaction.query_opt(&there, &[&of.0, &of.1]).await?.is_none() {
                 return Err(TapeError::Missing { session: session.clone() }.into());
             }
             transaction.commit().await?;
