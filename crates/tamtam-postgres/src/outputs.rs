@@ -21,7 +21,7 @@ use tokio_postgres::{GenericClient, IsolationLevel::RepeatableRead, types::ToSql
 use crate::{Postgres, PostgresError, pool::Failure};
 
 /// How many bytes of an output are in one row.
-pub(crate) const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 256 * 1024;
 /// How many rows are read with one statement.
 const PIECES: i64 = 16;
 /// The most outputs of a session, and the most bytes of all of them.
@@ -43,7 +43,7 @@ insert into $schema.output_pieces (session, name, number, piece) values ($1, $2,
 on conflict (session, name, number) do nothing";
 
 /// The newest stay. Of what is beyond them, the oldest go first, as many as one statement removes in its time.
-pub(crate) const BOUND: &str = "
+const BOUND: &str = "
 delete from $schema.outputs o using (
     select name, sum(bytes) over (order by at, name) - bytes as before from (
         select name, at, bytes, row_number() over newest as number, sum(bytes) over newest as newer

@@ -75,6 +75,10 @@ fn the_doctor_says_what_a_database_lacks_and_what_mends_it() {
     sql(&server.address(), "alter role app set default_transaction_read_only = on");
     assert!(look(&role("app")).ends_with("it only reads: name all servers, with target_session_attrs=read-write"));
 
+    sql(&server.address(), "create database letters encoding 'SQL_ASCII' locale 'C' template template0");
+    let letters = look(&database.replace("dbname=postgres", "dbname=letters"));
+    assert!(letters.contains("the database is in SQL_ASCII: make one in UTF8"), "{letters}");
+
     sql(&server.address(), "insert into tamtam.migrations (version) values (99)");
     let newer = look(&database);
     assert!(newer.ends_with("schema tamtam is of version 99, this library knows up to 6: update this host"), "{newer}");
