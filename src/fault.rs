@@ -21,6 +21,39 @@ macro_rules! fault {
 #[cfg(feature = "fault-injection")]
 pub use hear::Faults;
 
+/// An append that a thread of the tape is at: the clock of a test that is stopped does not jump ahead over it.
+///
+/// With a stopped clock, tokio takes time forward to the next timer whenever no task can run, and what a thread of ours does is no
+/// task. So a question could be too old for an answer before it was on the tape. A blocking task of tokio's holds the clock up; that
+/// is all this is.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    #[cfg(feature = "fault-injection")]
+    _over: Option<std::sync::mpsc::Sender<()>>,
+}
+
+impl InFlight {
+    /// An engine that never answers holds the clock up no longer than this.
+    #[cfg(feature = "fault-injection")]
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
+
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn begin(tokio: &tokio::runtime::Handle) -> InFlight {
+        // The clock can be stopped in no other flavor.
+        if tokio.runtime_flavor() != tokio::runtime::RuntimeFlavor::CurrentThread {
+            return InFlight { _over: None };
+        }
+        let (over, hears) = std::sync::mpsc::channel();
+        drop(tokio.spawn_blocking(move || hears.recv_timeout(InFlight::LIMIT)));
+        InFlight { _over: Some(over) }
+    }
+
+    #[cfg(not(feature = "fault-injection"))]
+    pub(crate) fn begin(_: &tokio::runtime::Handle) -> InFlight {
+        InFlight {}
+    }
+}
+
 #[cfg(feature = "fault-injection")]
 mod hear {
     use std::sync::Arc;

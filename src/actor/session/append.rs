@@ -20,6 +20,7 @@ use crate::{
         toolset::Toolset,
     },
     event::{Event, EventKind, Ring, events_of},
+    fault::InFlight,
     kernel::{Decision, Entry, Input, Record, State, charged},
     supervisor::{ExitReason, shell::ExitError},
     tape::{Appended, Store, TapeError, TapeStoreExt as _},
@@ -50,24 +51,21 @@ impl Live {
         stops.into_iter().for_each(|who| self.stop(who, &after));
         let entries = Arc::new(entries);
         self.slot.handed_over(entries.clone(), replies);
-        let writing = Writing { entries, after: Arc::new(after), events, tools_before };
+        let mut writing = Writing { entries, after: Arc::new(after), events, tools_before, in_flight: None };
         if writing.entries.is_empty() {
             return self.settled(writing, Ok(()));
         }
-        match self.write(&writing) {
-            Appended::Now(result) => {
-                fault!(self.shared.store.faults(), "session.appended", self.slot.id.as_str());
-                if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. } | Input::Hold)) {
-                    fault!(self.shared.store.faults(), "session.late_report", self.slot.id.as_str());
-                }
-                self.settled(writing, result.map(drop))
-            }
-            Appended::Later => {
-                fault!(self.shared.store.faults(), "session.appended", self.slot.id.as_str());
-                self.writing = Some(writing);
-                Ok(())
-            }
+        let appended = self.write(&writing);
+        fault!(self.shared.store.faults(), "session.appended", self.slot.id.as_str());
+        if inputs.len() > 1 && matches!(inputs.last(), Some(Input::Recover { .. } | Input::Hold)) {
+            fault!(self.shared.store.faults(), "session.late_report", self.slot.id.as_str());
         }
+        if let Appended::Now(result) = appended {
+            return self.settled(writing, result.map(drop));
+        }
+        writing.in_flight = Some(InFlight::begin(&self.shared.tokio));
+        self.writing = Some(writing);
+        Ok(())
     }
 
     /// Takes these tools for the newest request. Returns those before.
@@ -106,13 +104,13 @@ impl Live {
         let Decision { entries, after, .. } = self.decide(&[Input::Stop], &self.shared.tools.now()).0;
         if !entries.is_empty() {
             let (entries, after) = (Arc::new(entries), Arc::new(after));
-            drop(self.write(&Writing { entries, after, events: None, tools_before: None }));
+            drop(self.write(&Writing { entries, after, events: None, tools_before: None, in_flight: None }));
         }
     }
 
     /// Takes the tape's answer: the decision becomes the state and is published, or it never took effect.
     pub(super) fn settled(&mut self, writing: Writing, result: Result<(), TapeError>) -> Result<(), ExitError> {
-        let Writing { entries, after, events, tools_before } = writing;
+        let Writing { entries, after, events, tools_before, in_flight: _ } = writing;
         let Err(error) = result else {
             let before = std::mem::replace(&mut self.state, after);
             let ring = self.slot.publish(self.state.clone(), self.state.seq);

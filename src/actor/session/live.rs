@@ -19,6 +19,7 @@ use crate::{
     },
     error::PassivateError,
     event::{Event, events_of},
+    fault::InFlight,
     kernel::{Decision, Entry, Env, Input, State, decide, decide_and_watch},
     model::Steers,
     supervisor::{NodeState, shell::ExitError},
@@ -61,6 +62,8 @@ pub(super) struct Writing {
     /// Of a decision that opens a request with other tools than the one before: these. They are those of the open calls still, where
     /// the tape refuses the decision.
     pub(super) tools_before: Option<Arc<Toolset>>,
+    /// Once it was handed to a thread.
+    pub(super) in_flight: Option<InFlight>,
 }
 
 /// The turn that requests were made for. What models keep for its next request is closed with it.

@@ -56,8 +56,17 @@ async fn a_child_that_is_stopped_before_it_is_made_is_made_by_nobody() {
     assert!(matches!(&told, Err(SpawnError::Open(OpenError::NotStarted { .. }))), "{told:?}");
     let exists = || runtime.inner.shared.store.exists(&child);
     assert!(!exists(), "it was made behind its DOWN");
-    let state = parent.state().await.unwrap();
-    let end = state.tasks_ended.iter().find(|end| end.ticket == ticket).expect("its DOWN is there");
+    // It may still be on its way to the tape.
+    let ended = async {
+        loop {
+            let ends = parent.state().await.unwrap().tasks_ended.clone();
+            if let Some(end) = ends.iter().find(|end| end.ticket == ticket) {
+                return end.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let end = timeout(SOON, ended).await.expect("its DOWN is there");
     assert!(matches!(end.down.as_ref().map(|down| &down.reason), Some(DownReason::Aborted { .. })), "{end:?}");
 
     // The same if the parent was checked before its stop.

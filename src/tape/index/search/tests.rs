@@ -117,6 +117,7 @@ fn hits_come_from_every_anchor_with_their_whole_entry() {
     let _ = a.append(&[entry(Seq(3), 1, "note", data)]);
     assert!(store.settle(Duration::from_secs(30)));
     let _ = a.append(&[entry(Seq(4), 1, "note", json!({"text": "without metadata", "metadata": {}}))]);
+    assert!(store.settle(Duration::from_secs(30)));
     assert_eq!(seqs(&store, "搜索目标"), [2, 1]);
     let whole = Query { whole: true, ..Query::new("metadata") };
     let entries: Vec<TapeEntry> =
