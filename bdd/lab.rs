@@ -28,7 +28,7 @@ use tokio::{sync::watch, task::AbortHandle};
 use crate::{copied, held::Holds, hooks::HostHook, tape};
 
 /// How long anything may take that a scenario waits for. Nothing ever waits so long unless it is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The world of one scenario. The runtime starts with the first thing that is said to it.
 #[derive(cucumber::World)]

@@ -167,6 +167,7 @@ impl TapeError {
                 Kind::Storage
             }
             TapeError::Index { is_damaged: false, .. } => Kind::Storage,
+            TapeError::Unreachable(_) => Kind::Unsettled,
             TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::Index { is_damaged: true, .. } => {
                 Kind::Damaged
             }
@@ -325,5 +326,6 @@ mod tests {
             assert!(error.to_string().contains("again"), "{error}");
         }
         assert_eq!(SendError::Unsettled { message: None }.kind(), Kind::Unsettled);
+        assert_eq!(SendError::Storage(TapeError::unreachable("the database is away")).kind(), Kind::Unsettled);
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     supervisor::Status,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn start(folder: &std::path::Path, model: Arc<Scripted>) -> Runtime {
     Runtime::builder().store(folder.join("store")).model(model).start().await.unwrap()

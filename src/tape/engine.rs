@@ -80,11 +80,11 @@ use crate::words::{
 ///
 /// # Errors
 ///
-/// Each method names the errors that the runtime tells apart; every other error is a [`TapeError::engine`]. An append that fails
-/// is an answer and no crash: senders get [`SendError::Storage`](crate::SendError::Storage), and open work is held and tried again
-/// twice a second. A panic in a method of the store is an answer too, a [`TapeError::engine`] that names the method. An engine that
-/// panics in an append crashes that session. The session starts again from its tape, and decides
-/// again about the reports of its workers.
+/// Each method names the errors that the runtime tells apart; every other error is a [`TapeError::engine`], or a
+/// [`TapeError::unreachable`] where asking again may help: a client is told so then. An append that fails is an answer and no crash:
+/// senders get [`SendError::Storage`](crate::SendError::Storage), and open work is held and tried again twice a second. A panic in a
+/// method of the store is an answer too, a [`TapeError::engine`] that names the method. An engine that panics in an append crashes
+/// that session. The session starts again from its tape, and decides again about the reports of its workers.
 ///
 /// ```
 /// use std::sync::Arc;

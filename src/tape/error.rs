@@ -208,6 +208,10 @@ pub enum TapeError {
     /// An engine of a host's own failed.
     #[error("the tape store failed: {0}")]
     Engine(Arc<dyn std::error::Error + Send + Sync>),
+    /// What an engine keeps its tapes in cannot be reached, or gave no answer. Whether something was written is unknown, unless an
+    /// append is refused with it: then nothing was.
+    #[error("the tape store is out of reach: {0}")]
+    Unreachable(Arc<dyn std::error::Error + Send + Sync>),
     /// The index could not be used. It can be deleted: it decides nothing.
     #[error("failed to {op} the index: {message}")]
     Index {
@@ -240,6 +244,12 @@ impl TapeError {
     #[must_use]
     pub fn engine(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TapeError {
         TapeError::Engine(error.into().into())
+    }
+
+    /// An error of an engine whose tapes are out of reach for the moment.
+    #[must_use]
+    pub fn unreachable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TapeError {
+        TapeError::Unreachable(error.into().into())
     }
 
     /// Work on tapes gave no answer: it panicked, or its tokio runtime ended.

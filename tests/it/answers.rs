@@ -200,7 +200,7 @@ async fn a_send_that_is_dropped_in_an_input_hook_is_not_sent() {
     goes_on.notify_one();
     let answer = session.prompt(message()).await.unwrap().wait().await.unwrap();
     assert_eq!((answer.text.as_str(), model.requests().len()), ("one", 1));
-    let gone: Result<_, SendError> = tokio::time::timeout(Duration::from_secs(10), session.wait()).await.unwrap();
+    let gone: Result<_, SendError> = tokio::time::timeout(Duration::from_secs(60), session.wait()).await.unwrap();
     gone.unwrap();
     assert!(runtime.shutdown().await.is_empty());
 }
@@ -244,7 +244,7 @@ async fn a_hook_is_asked_once_what_it_is() {
     let model = Arc::new(Scripted::new([Reply::text("fine"), Reply::text("crash"), Reply::hang()]));
     let (runtime, session, _events) = start(folder.path(), &model, AskedOnce::default()).await;
     for expected in [Outcome::Done, Outcome::Refused] {
-        let answered = tokio::time::timeout(Duration::from_secs(20), async {
+        let answered = tokio::time::timeout(Duration::from_secs(60), async {
             session.prompt("go").await.unwrap().wait().await.unwrap().outcome
         });
         assert_eq!(answered.await.expect("the turn ends"), expected);

@@ -112,7 +112,7 @@ async fn arguments_in_three_pieces_are_shown_as_they_come() {
             }
         }
     };
-    let result = tokio::time::timeout(Duration::from_secs(20), result).await.expect("the call ends");
+    let result = tokio::time::timeout(Duration::from_secs(60), result).await.expect("the call ends");
 
     assert_eq!(seen, ["take", PIECES[0], PIECES[1], PIECES[2]]);
     assert_eq!(shown, [json!({"name": "va"}), json!({"name": "val"}), json!({"name": "val", "count": 2})]);
@@ -145,7 +145,7 @@ async fn a_call_starts_when_its_answer_is_complete_and_not_before() {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), seen).await.expect("it is shown")
+        tokio::time::timeout(Duration::from_secs(60), seen).await.expect("it is shown")
     };
     model.written.acquire().await.unwrap().forget();
     for piece in PIECES {

@@ -65,7 +65,7 @@ impl Bot {
                 self.shown.1.notified().await;
             }
         };
-        let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
+        let seen = tokio::time::timeout(Duration::from_secs(60), seen).await;
         assert!(seen.is_ok(), "{text:?} is not shown: {}", self.shown.0.lock().unwrap());
     }
 

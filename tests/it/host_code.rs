@@ -22,7 +22,7 @@ use tamtam::{
 use crate::support::taped;
 
 /// For what must not take for ever; far more than it takes.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 /// A door that those who come to it wait at.
 #[derive(Default)]

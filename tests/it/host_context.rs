@@ -20,7 +20,7 @@ use tamtam::{
 use crate::support::taped;
 
 /// For what must not take for ever; far more than it takes.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn titled(runtime: &Runtime, folder: &Path, title: &str) -> Session {
     let mut options = SessionOptions::new(folder).profile(Profile::Auto);

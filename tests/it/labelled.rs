@@ -290,7 +290,7 @@ async fn a_model_sees_the_session_and_the_labels_of_a_request() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), summed_up).await.expect("the summary is asked for as acme");
+    tokio::time::timeout(Duration::from_secs(60), summed_up).await.expect("the summary is asked for as acme");
     session.set_labels(tenant("globex")).await.unwrap();
     say(&session, "and now?").await;
     for (of, script, count) in [("acme", &acme, 4), ("globex", &globex, 1)] {

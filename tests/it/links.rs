@@ -116,11 +116,11 @@ async fn until(is_so: impl AsyncFn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), look).await.expect("it comes to be so");
+    tokio::time::timeout(Duration::from_secs(60), look).await.expect("it comes to be so");
 }
 
 async fn down(child: &Child) -> DownReason {
-    let down = tokio::time::timeout(Duration::from_secs(20), child.down()).await.expect("the DOWN comes");
+    let down = tokio::time::timeout(Duration::from_secs(60), child.down()).await.expect("the DOWN comes");
     down.unwrap().reason.clone()
 }
 

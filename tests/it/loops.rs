@@ -22,7 +22,7 @@ use tamtam::{
 use crate::support::taped;
 
 /// How long anything may take that a test waits for. Only what hangs does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}

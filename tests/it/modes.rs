@@ -122,7 +122,7 @@ async fn asks(events: &mut EventStream, mut answer: impl AsyncFnMut(Seq)) -> usi
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), listen).await.expect("the turn ends");
+    tokio::time::timeout(Duration::from_secs(60), listen).await.expect("the turn ends");
     asked
 }
 

@@ -133,7 +133,7 @@ impl Lab {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        let seen = tokio::time::timeout(Duration::from_secs(30), looking).await;
+        let seen = tokio::time::timeout(Duration::from_secs(60), looking).await;
         seen.unwrap_or_else(|_| panic!("{id} is not as it should be:\n{}", self.runtime.tree()))
     }
 
@@ -160,7 +160,7 @@ fn handled(runtime: &Runtime) -> u64 {
 }
 
 async fn next(watch: &mut Watch) -> Happening {
-    tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("it comes").expect("it goes on").what
+    tokio::time::timeout(Duration::from_secs(60), watch.next()).await.expect("it comes").expect("it goes on").what
 }
 
 /// Invariant 13, must show 3: a poison session is parked at its third crash in the window, after two restarts. A thousand others do

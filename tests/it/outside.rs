@@ -33,7 +33,7 @@ async fn ask(events: &mut tamtam::EventStream) -> (tamtam::Seq, Vec<(String, Str
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), found).await.expect("an ask comes")
+    tokio::time::timeout(Duration::from_secs(60), found).await.expect("an ask comes")
 }
 
 /// A-13, F01: what lies outside is asked for by its one true name; allowed once, it is reached in that call and in no other;

@@ -75,7 +75,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(20), waited).await.is_ok(), "it never came to be: {what}");
+    assert!(tokio::time::timeout(Duration::from_secs(60), waited).await.is_ok(), "it never came to be: {what}");
 }
 
 /// The next event that is wanted.
@@ -89,5 +89,5 @@ async fn event<T>(events: &mut EventStream, wanted: impl Fn(&EventKind) -> Optio
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), found).await.expect("the event comes")
+    tokio::time::timeout(Duration::from_secs(60), found).await.expect("the event comes")
 }

@@ -243,7 +243,7 @@ async fn a_question_of_a_child_reaches_the_root() {
     let child = root.spawn_child(options(folder.path()), "ask them", Link::default()).await.unwrap();
     let ask = asked(&mut events).await;
     root.answer_as(ask, Grant::Once, "ada").await.unwrap();
-    tokio::time::timeout(Duration::from_secs(20), child.down()).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), child.down()).await.unwrap().unwrap();
     assert_eq!(asker.heard(), ["The user agreed."]);
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -101,7 +101,7 @@ async fn until(is_so: impl AsyncFn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), look).await.expect("it comes to be so");
+    tokio::time::timeout(Duration::from_secs(60), look).await.expect("it comes to be so");
 }
 
 fn rules(name: &str, lines: &[(&str, &str, Action)]) -> Ruleset {
@@ -129,17 +129,17 @@ fn shown(model: &Scripted) -> String {
 }
 
 async fn down(child: &Child) -> DownReason {
-    let down = tokio::time::timeout(Duration::from_secs(20), child.down()).await.expect("the DOWN comes");
+    let down = tokio::time::timeout(Duration::from_secs(60), child.down()).await.expect("the DOWN comes");
     down.unwrap().reason.clone()
 }
 
 async fn say(session: &Session, text: &str) {
     let turn = async { session.prompt(text).await.unwrap().wait().await.unwrap() };
-    tokio::time::timeout(Duration::from_secs(20), turn).await.expect("the turn ends");
+    tokio::time::timeout(Duration::from_secs(60), turn).await.expect("the turn ends");
 }
 
 async fn idle(session: &Session) {
-    tokio::time::timeout(Duration::from_secs(20), session.wait()).await.expect("it comes to rest").unwrap();
+    tokio::time::timeout(Duration::from_secs(60), session.wait()).await.expect("it comes to rest").unwrap();
 }
 
 /// The records of a session that are of a kind.

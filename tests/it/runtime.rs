@@ -123,7 +123,7 @@ async fn event<T>(events: &mut tamtam::EventStream, wanted: impl Fn(&EventKind) 
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), found).await.expect("the event comes")
+    tokio::time::timeout(Duration::from_secs(60), found).await.expect("the event comes")
 }
 
 fn results(request: &tamtam::model::Request) -> Vec<String> {
@@ -850,7 +850,7 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), waits).await.expect("it waits");
+    tokio::time::timeout(Duration::from_secs(60), waits).await.expect("it waits");
     poisoned.go_on().await.unwrap();
     let parked = async {
         loop {
@@ -860,7 +860,7 @@ async fn a_session_that_crashes_again_and_again_is_parked_and_unparked() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), parked).await.expect("it is parked");
+    tokio::time::timeout(Duration::from_secs(60), parked).await.expect("it is parked");
     assert!(matches!(poisoned.prompt("more").await, Err(SendError::Parked)));
     assert!(other.state().await.unwrap().is_idle());
     let crashes = runtime.crashes();

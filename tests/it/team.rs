@@ -110,7 +110,7 @@ fn child(prompt: &str, reply: Reply) -> Reply {
 }
 
 async fn soon<T>(wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("it comes soon")
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it comes soon")
 }
 
 async fn until(is_so: impl AsyncFn() -> bool) {
@@ -263,7 +263,7 @@ async fn a_call_that_waits_shows_how_far_its_task_is() {
             }
         }
     };
-    let found = tokio::time::timeout(Duration::from_secs(20), found).await;
+    let found = tokio::time::timeout(Duration::from_secs(60), found).await;
     assert!(found.is_ok(), "the newest that is shown: {shown}; asked: {:?}", lab.model.requests().len());
     assert_eq!((&shown["status"], &shown["stalled"]), (&json!("running"), &json!(false)));
     lab.model.barrier("end").release();

@@ -85,7 +85,7 @@ async fn a_model_keeps_a_list_that_host_and_operator_see() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), shown).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), shown).await.unwrap();
     let tree = runtime.tree();
     assert!(tree.to_string().contains("to-do 2 of 4 open"), "{tree}");
     assert!(runtime.shutdown().await.is_empty());

@@ -377,7 +377,7 @@ async fn what_a_running_call_says_of_itself_is_pushed() {
     let receipt = session.prompt("go").await.unwrap();
     let (mut ticket_started, mut seen) = (None, Vec::new());
     while seen.len() < 3 {
-        let next = tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("it is pushed");
+        let next = tokio::time::timeout(Duration::from_secs(60), events.next()).await.expect("it is pushed");
         let Some(Next::Event(event)) = next else { continue };
         match &event.kind {
             EventKind::CallStarted { ticket, .. } => ticket_started = Some(*ticket),

@@ -198,7 +198,7 @@ async fn got_over(api: Api, url: &str, then: impl FnOnce()) -> GotOver {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), listen).await.expect("the turn ends");
+    tokio::time::timeout(Duration::from_secs(60), listen).await.expect("the turn ends");
     let answer = receipt.wait().await.unwrap();
     assert_eq!(answer.outcome, Outcome::Done);
     seen.text = answer.text.to_string();

@@ -6,7 +6,8 @@
 //! cargo bench -p tamtam-postgres --bench fenced
 //! ```
 //!
-//! `--short` runs each at a fiftieth of its size, to see that it still works: its figures say nothing.
+//! `--short` runs each at a fiftieth of its size, to see that it still works: its figures say nothing. `--held 600` runs something else:
+//! two servers, on one of which a transaction is open for that many seconds before anything is measured.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "../tests/postgres/server.rs"]
@@ -24,7 +25,7 @@ use tamtam::{
     model::{Reply, Scripted},
     permission::Profile,
     runtime::Builder,
-    tape::{Appended, Durability, TapeEntry, TapeStore, TapeStoreExt as _},
+    tape::{Appended, Durability, TapeEntry, TapeError, TapeStore, TapeStoreExt as _},
 };
 use tamtam_postgres::Postgres;
 
@@ -36,19 +37,35 @@ fn entry(seq: u64) -> TapeEntry {
     TapeEntry::new(Seq(seq), Millis(seq), "note", data)
 }
 
-/// What one session appends, one append after the other, `each` entries in one. Returns how long each took.
-fn session(store: &Postgres, name: &str, appends: u64, each: u64) -> Vec<Duration> {
-    let (tell, told) = mpsc::channel();
-    let mut tape = store.create(&name.parse().unwrap(), Arc::new(move |result| drop(tell.send(result)))).unwrap();
-    let mut took = Vec::new();
-    for append in 0..appends {
-        let entries: Vec<_> = (1..=each).map(|n| entry(append * each + n)).collect();
-        let began = Instant::now();
-        assert!(matches!(tape.append(&entries), Appended::Later));
-        told.recv().unwrap().unwrap();
-        took.push(began.elapsed());
+type Append = dyn FnMut(&[TapeEntry]) -> Appended + Send;
+
+/// A session's tape, and what is told of its appends.
+struct Open {
+    tape: Box<Append>,
+    told: mpsc::Receiver<Result<Seq, TapeError>>,
+    last: u64,
+}
+
+impl Open {
+    fn new(store: &Postgres, name: &str) -> Open {
+        let (tell, told) = mpsc::channel();
+        let mut tape = store.create(&name.parse().unwrap(), Arc::new(move |result| drop(tell.send(result)))).unwrap();
+        Open { tape: Box::new(move |entries| tape.append(entries)), told, last: 0 }
     }
-    took
+
+    /// One append after the other, `each` entries in one. Returns how long each took.
+    fn append(&mut self, appends: u64, each: u64) -> Vec<Duration> {
+        let mut took = Vec::new();
+        for _ in 0..appends {
+            let entries: Vec<_> = (1..=each).map(|n| entry(self.last + n)).collect();
+            let began = Instant::now();
+            assert!(matches!((self.tape)(&entries), Appended::Later));
+            self.told.recv().unwrap().unwrap();
+            took.push(began.elapsed());
+            self.last += each;
+        }
+        took
+    }
 }
 
 fn ours(server: &server::Server, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
@@ -75,8 +92,9 @@ fn beside(server: &server::Server, others: usize, sessions: usize, appends: u64)
 fn appended(store: &Postgres, sessions: usize, appends: u64, each: u64) -> (Duration, Vec<Duration>) {
     let began = Instant::now();
     let took = std::thread::scope(|scope| {
-        let all: Vec<_> =
-            (0..sessions).map(|n| scope.spawn(move || session(store, &format!("s{n}"), appends, each))).collect();
+        let all: Vec<_> = (0..sessions)
+            .map(|n| scope.spawn(move || Open::new(store, &format!("s{n}")).append(appends, each)))
+            .collect();
         all.into_iter().flat_map(|one| one.join().unwrap()).collect()
     });
     let elapsed = began.elapsed();
@@ -123,34 +141,75 @@ fn bare(server: &server::Server, sessions: usize, appends: u64) -> (Duration, Ve
     })
 }
 
+/// A connection that, if it is to, holds a transaction open which has seen the tables before.
+struct Holder {
+    end: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Holder {
+    fn begin(address: String, holds: bool) -> Holder {
+        let (begun, is_begun) = mpsc::channel();
+        let (end, ends) = tokio::sync::oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (client, connection) = tokio_postgres::connect(&address, tokio_postgres::NoTls).await.unwrap();
+                tokio::spawn(connection);
+                if holds {
+                    client
+                        .batch_execute("begin isolation level repeatable read; select count(*) from pg_class")
+                        .await
+                        .unwrap();
+                }
+                begun.send(()).unwrap();
+                // Until the other end is dropped.
+                let _ = ends.await;
+            });
+        });
+        is_begun.recv().unwrap();
+        Holder { end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        drop(self.thread.take().map(std::thread::JoinHandle::join));
+    }
+}
+
 /// A session each, with leases that are renewed 20 times a second, so that rows which change are many; with `held`, under a
 /// transaction that has seen the tables before.
 fn under_a_snapshot(server: &server::Server, held: bool, sessions: usize, appends: u64) -> (Duration, Vec<Duration>) {
     let options = server.database().lease(Duration::from_millis(200));
-    let (begun, is_begun) = mpsc::channel();
-    let (end, ends) = tokio::sync::oneshot::channel::<()>();
-    let address = server.address();
-    let holder = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&address, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            if held {
-                client
-                    .batch_execute("begin isolation level repeatable read; select count(*) from pg_class")
-                    .await
-                    .unwrap();
-            }
-            begun.send(()).unwrap();
-            // Until the other end is dropped.
-            let _ = ends.await;
-        });
+    let _holder = Holder::begin(server.address(), held);
+    appended(&Postgres::open(&options).unwrap(), sessions, appends, 1)
+}
+
+/// On two servers, 32 sessions hold their leases (of 2 s, as is usual) for so long; on one of them a transaction is open all that
+/// time. Then both are measured in turns.
+fn held_for(time: Duration) {
+    let both = [("nobody holds a transaction", false), ("one is held open", true)].map(|(what, held)| {
+        let server = server::Server::start_with("on");
+        let store = Postgres::open(&server.database()).unwrap();
+        let holder = Holder::begin(server.address(), held);
+        let open: Vec<_> = (0..32).map(|n| Open::new(&store, &format!("s{n}"))).collect();
+        (what, open, holder, store, server)
     });
-    is_begun.recv().unwrap();
-    let took = appended(&Postgres::open(&options).unwrap(), sessions, appends, 1);
-    drop(end);
-    holder.join().unwrap();
-    took
+    std::thread::sleep(time);
+    let mut both = both;
+    for round in 1..=10 {
+        println!("round {round}");
+        for (what, open, ..) in &mut both {
+            let began = Instant::now();
+            let took = std::thread::scope(|scope| {
+                let all: Vec<_> = open.iter_mut().map(|one| scope.spawn(|| one.append(1_000, 1))).collect();
+                all.into_iter().flat_map(|one| one.join().unwrap()).collect()
+            });
+            print(&format!("32 sessions, {what}"), 1, (began.elapsed(), took));
+        }
+    }
 }
 
 /// Turns of one step, one after the other in each session: from the prompt to its outcome. The model answers at once.
@@ -195,6 +254,10 @@ fn print(what: &str, each: u64, (elapsed, mut took): (Duration, Vec<Duration>)) 
 
 fn main() {
     let short = std::env::args().any(|argument| argument == "--short");
+    let held = std::env::args().skip_while(|argument| argument != "--held").nth(1);
+    if let Some(seconds) = held {
+        return held_for(Duration::from_secs(seconds.parse().unwrap()));
+    }
     let size = |appends: u64| if short { appends.div_ceil(50) } else { appends };
     let server = server::Server::start_with("on");
     for round in 1..=if short { 1 } else { 3 } {

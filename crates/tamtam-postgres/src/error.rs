@@ -1,8 +1,9 @@
 //! [`PostgresError`]: why PostgreSQL did not do what the store needs of it.
 //!
-//! Callers of a store get a [`TapeError`]; what no variant of that describes is a [`TapeError::Engine`] with one of these inside. The
-//! one question that the store itself asks of an error is whether the server may have done the work all the same
-//! ([`PostgresError::Unreachable`]): everything else is an answer, and nothing was written.
+//! Callers of a store get a [`TapeError`]; what no variant of that describes is a [`TapeError::Engine`] with one of these inside, or,
+//! while the server is away, a [`TapeError::Unreachable`]. The one question that the store itself asks of an error is whether the
+//! server may have done the work all the same ([`PostgresError::Unreachable`]): everything else is an answer, and nothing was
+//! written.
 
 use std::{error::Error as _, io, sync::Arc};
 
@@ -13,7 +14,7 @@ use crate::tls::Refused;
 
 /// Why PostgreSQL did not do what was asked of it.
 ///
-/// In a [`TapeError`] it is found by `downcast_ref` in [`TapeError::Engine`].
+/// In a [`TapeError`] it is found by `downcast_ref` in [`TapeError::Engine`] and [`TapeError::Unreachable`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostgresError {
@@ -153,6 +154,7 @@ impl From<PostgresError> for TapeError {
                 let source = Arc::new(io::Error::new(io::ErrorKind::StorageFull, error));
                 TapeError::Io { op: "write to", path: "PostgreSQL".into(), source }
             }
+            PostgresError::Unreachable { .. } => TapeError::unreachable(error),
             _ => TapeError::engine(error),
         }
     }

@@ -77,15 +77,11 @@ impl Nodes for Cluster {
 /// A full inbox is a limit, as that of a session is, and no matter of the disk. What a server that is out of reach may have taken is
 /// unsettled.
 fn problem(error: TapeError, message: Option<MessageId>) -> Problem {
-    let ours = match &error {
-        TapeError::Engine(error) => error.downcast_ref(),
-        _ => None,
-    };
-    match ours {
-        Some(PostgresError::InboxFull { .. }) => {
+    match &error {
+        TapeError::Engine(ours) if matches!(ours.downcast_ref(), Some(PostgresError::InboxFull { .. })) => {
             SendError::from(Refusal::InboxFull { depth: usize::try_from(MESSAGES_MAX).unwrap_or(usize::MAX) }).into()
         }
-        Some(PostgresError::Unreachable { .. }) => SendError::Unsettled { message }.into(),
+        TapeError::Unreachable(_) => SendError::Unsettled { message }.into(),
         _ => OpenError::from(error).into(),
     }
 }

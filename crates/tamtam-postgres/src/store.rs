@@ -37,7 +37,7 @@ use crate::{
 ///
 /// **A server that goes away.** Connections are made again. An append whose answer was lost waits until the server can be asked
 /// whether it is on the tape, and is then acknowledged, or written: never twice. What was not sent yet waits 5 s and then fails with
-/// [`PostgresError::Unreachable`] in a [`TapeError::Engine`]; so does reading.
+/// [`PostgresError::Unreachable`] in a [`TapeError::Unreachable`]; so does reading.
 ///
 /// The last clone or writer that is dropped lets what waits finish in the background, for 5 s if there is no server; then its
 /// thread ends. [`TapeStore::settle`] waits for it.

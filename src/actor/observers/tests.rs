@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// For what must not take for ever; far more than it takes.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 /// What a hook was shown: the seq of an event, or how many it missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Longest wait for another thread to do what it does next. Reached only where it never does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What waits for a file that another call holds is answered, though the file never comes free; and the file stays as it is.
 #[tokio::test(start_paused = true)]

@@ -63,7 +63,7 @@ async fn say(session: &Session, text: &str) -> String {
 async fn summed_up(session: &Session, times: u64) {
     let mut events = session.events();
     while session.state().await.unwrap().context.compactions < times {
-        match tokio::time::timeout(std::time::Duration::from_secs(20), events.next()).await {
+        match tokio::time::timeout(std::time::Duration::from_secs(60), events.next()).await {
             Ok(Some(Next::Event(event))) => {
                 if let EventKind::CompactionFinished { error: Some(error), .. } = &event.kind {
                     panic!("{error}");

@@ -59,7 +59,7 @@ impl Writer {
     fn append(&mut self, entries: &[TapeEntry]) -> Result<Seq, TapeError> {
         match self.tape.append(entries) {
             Appended::Now(result) => result,
-            Appended::Later => self.told.recv_timeout(Duration::from_secs(20)).expect("an append is told about"),
+            Appended::Later => self.told.recv_timeout(Duration::from_secs(60)).expect("an append is told about"),
         }
     }
 }

@@ -106,7 +106,7 @@ impl Default for Gate {
 impl Gate {
     /// Returns when one more call runs.
     pub(crate) async fn is_running(&self) {
-        let running = tokio::time::timeout(Duration::from_secs(30), self.running.acquire()).await;
+        let running = tokio::time::timeout(Duration::from_secs(60), self.running.acquire()).await;
         running.expect("a call is to run").unwrap().forget();
     }
 }
@@ -203,5 +203,5 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(30), waited).await.is_ok(), "it never came to be: {what}");
+    assert!(tokio::time::timeout(Duration::from_secs(60), waited).await.is_ok(), "it never came to be: {what}");
 }

@@ -71,7 +71,7 @@ async fn a_stream_shows_what_came_to_the_tape_behind_a_stop() {
             finished += usize::from(matches!(event.kind, EventKind::CallFinished { .. }));
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(10), shown).await.expect("the call's end is shown");
+    tokio::time::timeout(std::time::Duration::from_secs(60), shown).await.expect("the call's end is shown");
     assert!(runtime.shutdown().await.is_empty());
 }
 

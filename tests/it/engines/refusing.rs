@@ -33,7 +33,7 @@ async fn an_engine_that_refuses_is_a_storage_error_and_what_is_open_is_held() {
     until("its report was refused", || own.refused.load(Ordering::SeqCst) > before).await;
     assert!(session.state().await.unwrap().turn.is_some(), "the turn is held open");
     own.refuse(false);
-    let end = tokio::time::timeout(Duration::from_secs(30), turn.wait()).await;
+    let end = tokio::time::timeout(Duration::from_secs(60), turn.wait()).await;
     assert_eq!(end.expect("what was held is tried again").unwrap().outcome, Outcome::Done);
     let expected = ["before", "re before", "call gate", "", "through the gate", "that is all"];
     assert_eq!(seen(&session).await, expected, "once, and nothing of what was refused");
@@ -144,13 +144,15 @@ async fn a_child_that_an_engine_cannot_read_just_now_is_not_lost() {
     assert_eq!(count(&parent, is_down).await, 0);
     own.keep_away(None);
     let heard = async {
-        while count(&parent, is_down).await == 0 {
+        loop {
+            let ended = parent.state().await.unwrap().tasks_ended.clone();
+            if let Some(down) = ended.iter().find_map(|end| end.down.clone()) {
+                return down;
+            }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), heard).await.expect("its parent hears of its end");
-    let state = parent.state().await.unwrap();
-    let down = state.tasks_ended.iter().find_map(|end| end.down.clone()).unwrap();
+    let down = tokio::time::timeout(Duration::from_secs(60), heard).await.expect("its parent hears of its end");
     assert!(matches!(down.reason, DownReason::Done), "{down:?}");
     assert!(second.shutdown().await.is_empty());
 }
@@ -189,7 +191,7 @@ async fn who_waits_for_a_session_that_cannot_be_read_after_a_crash_is_told_so() 
     // What is known is shown.
     assert!(session.state().await.unwrap().turn.is_some());
     let told = async { tokio::join!(session.prompt("lost"), turn.wait()) };
-    let (sent, end) = tokio::time::timeout(Duration::from_secs(30), told).await.expect("both are told");
+    let (sent, end) = tokio::time::timeout(Duration::from_secs(60), told).await.expect("both are told");
     for error in [sent.unwrap_err(), end.unwrap_err()] {
         assert!(matches!(error, SendError::Unavailable(_)), "{error:?}");
         assert!(error.to_string().contains("the database is away"), "{error}");
@@ -204,7 +206,7 @@ async fn who_waits_for_a_session_that_cannot_be_read_after_a_crash_is_told_so() 
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("its turn goes on by itself");
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("its turn goes on by itself");
     assert!(!seen(&session).await.contains(&"lost".to_owned()));
     assert!(runtime.shutdown().await.is_empty());
 }

@@ -107,7 +107,7 @@ async fn question(events: &mut EventStream) -> (Seq, Vec<SessionId>) {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), next).await.expect("the question comes")
+    tokio::time::timeout(Duration::from_secs(60), next).await.expect("the question comes")
 }
 
 /// How often a record is on a tape.

@@ -162,7 +162,7 @@ async fn a_task_that_waits_says_so_until_its_child_is_there() {
     assert!(node.doing.as_ref().is_some_and(|doing| doing.contains("1 of them not begun")), "{:?}", node.doing);
 
     lab.model.barrier("first").release();
-    let child = tokio::time::timeout(Duration::from_secs(20), started).await.expect("it is made").unwrap();
+    let child = tokio::time::timeout(Duration::from_secs(60), started).await.expect("it is made").unwrap();
     assert_eq!(child.state().await.unwrap().origin.unwrap().ticket, two.ticket());
     assert_eq!((down(&two).await, two.is_queued().await.unwrap()), (DownReason::Done, false));
     // The tree follows the answer.
@@ -173,7 +173,7 @@ async fn a_task_that_waits_says_so_until_its_child_is_there() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), none_queued).await.expect("the tree shows it");
+    tokio::time::timeout(Duration::from_secs(60), none_queued).await.expect("the tree shows it");
     assert!(lab.runtime.shutdown().await.is_empty());
 }
 
@@ -189,7 +189,7 @@ async fn a_task_that_is_aborted_while_it_waits_never_has_a_child() {
     assert!(futures_util::poll!(&mut started).is_pending());
     parent.abort("enough").await.unwrap();
     assert_eq!(down(&two).await, DownReason::Aborted { why: "stopped before it began".into() });
-    let never = tokio::time::timeout(Duration::from_secs(20), started).await.expect("it is told").map(drop);
+    let never = tokio::time::timeout(Duration::from_secs(60), started).await.expect("it is told").map(drop);
     assert!(matches!(never, Err(SpawnError::Open(OpenError::NotStarted { .. }))), "{never:?}");
     assert!(matches!(down(&one).await, DownReason::Aborted { .. }));
     parent.wait().await.unwrap();
@@ -320,7 +320,8 @@ async fn a_restart_policy_holds_after_a_restart_of_the_process() {
     bomb.arm(&runtime);
     model.barrier("child").release();
     let (parent, child) = (runtime.session(&parent), runtime.session(&id));
-    until(async || count(&parent, is_down).await == 1).await;
+    until(async || parent.state().await.unwrap().tasks_ended.back().is_some_and(|end| end.down.is_some())).await;
+    assert_eq!(count(&parent, is_down).await, 1);
     let ended = parent.state().await.unwrap().tasks_ended.back().unwrap().down.clone().unwrap();
     assert_eq!(ended.reason, DownReason::Parked);
     assert!(matches!(child.state().await, Err(SendError::Parked)));

@@ -88,7 +88,7 @@ async fn has_asked(session: &Session) {
 
 async fn outcome(runtime: &Runtime, id: &SessionId) -> Outcome {
     let session = runtime.session(id);
-    let waited = tokio::time::timeout(std::time::Duration::from_secs(20), session.wait()).await;
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(60), session.wait()).await;
     waited.expect("its turn ends").unwrap();
     session.state().await.unwrap().ended.back().unwrap().outcome.clone()
 }

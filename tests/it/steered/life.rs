@@ -48,7 +48,7 @@ const SUMMARY: &str = "system: You write summaries";
 const BARRIERS: [&str; 4] = ["stream", "again", "summary", MESSAGE];
 
 /// Nothing takes so long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} does not come"))

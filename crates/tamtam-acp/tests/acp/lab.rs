@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// After that long a test is stuck.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// What the tests let a tool wait for.
 #[derive(Default)]

@@ -20,7 +20,9 @@ use crate::{
 /// What of an error is PostgreSQL's.
 fn inside(error: &TapeError) -> Option<&PostgresError> {
     match error {
-        TapeError::Engine(error) | TapeError::Lost { why: error, .. } => error.downcast_ref(),
+        TapeError::Engine(error) | TapeError::Unreachable(error) | TapeError::Lost { why: error, .. } => {
+            error.downcast_ref()
+        }
         _ => None,
     }
 }

@@ -97,7 +97,7 @@ async fn a_session_that_is_lost_in_mid_call_comes_to_rest() {
         options.schema
     );
     tokio::task::spawn_blocking(move || sql(&shared().address(), &stolen)).await.unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(30), waits).await.expect("who waits is told");
+    let told = tokio::time::timeout(Duration::from_secs(60), waits).await.expect("who waits is told");
     let SendError::Storage(TapeError::Claimed { by, .. }) = told.unwrap().unwrap_err() else {
         panic!("it is another's")
     };
@@ -134,7 +134,7 @@ async fn a_node_that_was_cut_off_from_the_server_ends_its_work_when_it_hears() {
     assert_eq!(ticks.ended.load(Ordering::SeqCst), 0, "nobody told it yet");
 
     proxy.mend();
-    let told = tokio::time::timeout(Duration::from_secs(30), waits).await.expect("who waits is told");
+    let told = tokio::time::timeout(Duration::from_secs(60), waits).await.expect("who waits is told");
     let SendError::Storage(TapeError::Claimed { by, .. }) = told.unwrap().unwrap_err() else {
         panic!("it is another's")
     };

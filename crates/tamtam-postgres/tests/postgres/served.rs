@@ -10,7 +10,7 @@ use tamtam_server::{Bound, Scope, Server, ServerOptions, serve_beside};
 
 use crate::{
     cluster::{Node, join},
-    server::shared,
+    server::{self, shared},
 };
 use client::Client;
 
@@ -211,4 +211,30 @@ async fn each_node_shows_all_nodes() {
     two.cluster.leave().await;
     let left = first.get("/v1/cluster").await;
     assert_eq!(left["nodes"].as_array().unwrap().len(), 1, "{left}");
+}
+
+/// While PostgreSQL is away, clients are told to ask again, on each route, and not that a disk is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_is_asked_again_and_no_matter_of_the_disk() {
+    let server = server::Server::start();
+    let node = join(&server.database(), "one").await;
+    let client = serve(&node).await;
+    client.session("s").await;
+    client.say("s", "before").await;
+    node.runtime.passivate(&"s".parse().unwrap()).await.unwrap();
+    server.kill();
+    for (method, path, body) in [
+        ("GET", "/v1/sessions", Value::Null),
+        ("GET", "/v1/sessions/s", Value::Null),
+        ("POST", "/v1/sessions", json!({ "id": "t" })),
+        ("POST", "/v1/sessions/s/messages", json!({ "text": "lost?", "id": "m-1" })),
+    ] {
+        let answer = client.ask(method, path, body).await;
+        assert_eq!(answer.refused(), (503, "unsettled".to_owned()), "{method} {path}: {}", answer.body);
+        assert!(answer.head.to_ascii_lowercase().contains("retry-after:"), "{method} {path}: {}", answer.head);
+        assert!(answer.json()["detail"].as_str().unwrap().contains("check that the server runs"), "{}", answer.body);
+    }
+    server.start_again();
+    client.say("s", "after").await;
+    assert!(node.runtime.shutdown().await.is_empty());
 }
