@@ -223,16 +223,17 @@ async fn a_server_that_is_away_is_asked_again_and_no_matter_of_the_disk() {
     client.say("s", "before").await;
     node.runtime.passivate(&"s".parse().unwrap()).await.unwrap();
     server.kill();
-    for (method, path, body) in [
-        ("GET", "/v1/sessions", Value::Null),
-        ("GET", "/v1/sessions/s", Value::Null),
-        ("POST", "/v1/sessions", json!({ "id": "t" })),
-        ("POST", "/v1/sessions/s/messages", json!({ "text": "lost?", "id": "m-1" })),
+    let (away, unknown) = ("check that the server runs", "send it again under the same id");
+    for (method, path, body, why) in [
+        ("GET", "/v1/sessions", Value::Null, away),
+        ("GET", "/v1/sessions/s", Value::Null, away),
+        ("POST", "/v1/sessions", json!({ "id": "t" }), away),
+        ("POST", "/v1/sessions/s/messages", json!({ "text": "lost?", "id": "m-1" }), unknown),
     ] {
         let answer = client.ask(method, path, body).await;
         assert_eq!(answer.refused(), (503, "unsettled".to_owned()), "{method} {path}: {}", answer.body);
         assert!(answer.head.to_ascii_lowercase().contains("retry-after:"), "{method} {path}: {}", answer.head);
-        assert!(answer.json()["detail"].as_str().unwrap().contains("check that the server runs"), "{}", answer.body);
+        assert!(answer.json()["detail"].as_str().unwrap().contains(why), "{}", answer.body);
     }
     server.start_again();
     client.say("s", "after").await;
