@@ -25,7 +25,7 @@ pub use hear::Faults;
 ///
 /// With a stopped clock, tokio takes time forward to the next timer whenever no task can run, and what a thread of ours does is no
 /// task. So a question could be too old for an answer before it was on the tape. A blocking task of tokio's holds the clock up; that
-/// is all this is.
+/// is all this is. It ends with the actor: behind a crash, and for the release of a claim, the clock does not wait.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     #[cfg(feature = "fault-injection")]

@@ -153,7 +153,7 @@ impl TapeError {
             TapeError::Exists { .. } | TapeError::AnchorExists { .. } => Kind::Exists,
             TapeError::Missing { .. } | TapeError::NoEntry { .. } | TapeError::NoAnchor { .. } => Kind::NotFound,
             TapeError::Unfinished { .. } | TapeError::Claimed { .. } => Kind::Busy,
-            TapeError::Busy { .. } => Kind::Retry,
+            TapeError::Busy { .. } | TapeError::Unreachable(_) => Kind::Retry,
             TapeError::GoneOn { .. } => Kind::Stale,
             TapeError::TooDeep { .. } | TapeError::MemoryFull { .. } | TapeError::TooLarge { .. } => Kind::Limit,
             TapeError::InsideAppend { .. }
@@ -167,7 +167,6 @@ impl TapeError {
                 Kind::Storage
             }
             TapeError::Index { is_damaged: false, .. } => Kind::Storage,
-            TapeError::Unreachable(_) => Kind::Unsettled,
             TapeError::Damaged(_) | TapeError::Newer { .. } | TapeError::Index { is_damaged: true, .. } => {
                 Kind::Damaged
             }
@@ -315,9 +314,10 @@ mod tests {
     #[test]
     fn what_is_to_be_asked_again_says_so() {
         let session: crate::SessionId = "s".parse().unwrap();
-        let errors: [SendError; 4] = [
+        let errors: [SendError; 5] = [
             SendError::Refused(Refusal::InboxFull { depth: 256 }),
             SendError::Stopped,
+            SendError::Storage(TapeError::unreachable("the database is away")),
             OpenError::Unavailable.into(),
             OpenError::NoAnswer { session, why: "it was waited for 30 s".to_owned() }.into(),
         ];
@@ -326,6 +326,5 @@ mod tests {
             assert!(error.to_string().contains("again"), "{error}");
         }
         assert_eq!(SendError::Unsettled { message: None }.kind(), Kind::Unsettled);
-        assert_eq!(SendError::Storage(TapeError::unreachable("the database is away")).kind(), Kind::Unsettled);
     }
 }

@@ -56,16 +56,16 @@ fn alive(owner: Owner) -> usize {
     look(&[&Target::new(Whose::Owner(owner))]).concat().len()
 }
 
-/// Waits until it is so; says whether it came to that within a second, as is promised of what must go. Counted in looks of 5 ms, of
-/// which a machine that is held up makes fewer.
+/// Waits until it is so; says whether it came to that within a second, as is promised of what must go. Counted in looks, with
+/// 5 ms between them and as much for each: of these a machine that is held up makes fewer.
 fn within_a_second(mut is_so: impl FnMut() -> bool) -> bool {
-    let look = |first: bool| {
-        if !first {
+    (0..=100).any(|_| {
+        let so = is_so();
+        if !so {
             std::thread::sleep(Duration::from_millis(5));
         }
-        is_so()
-    };
-    (0..=200).map(|n| n == 0).any(look)
+        so
+    })
 }
 
 fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {

@@ -147,7 +147,9 @@ fn next(node: &Node) -> Option<&'static str> {
         (Status::Backoff, ..) => "it restarts automatically; `restart` does so now",
         (_, _, Some("interrupted")) => "a message or `go_on` continues its turn, `abort` ends it",
         (_, _, Some("held")) => "a message or `go_on` releases its queue",
-        (_, _, Some("storage")) => "make room on the disk: it is tried again every half second, and nothing is lost",
+        (_, _, Some("storage")) => {
+            "make room on the disk, or bring the database back: it is tried again every half second, and nothing is lost"
+        }
         (_, _, Some(UNDONE)) => {
             "look at that path for what is in the way (room, rights), then start the runtime again: it is tried then, and when a \
              session that it is about is opened; `Runtime::left_undone` has all of it"

@@ -257,6 +257,7 @@ impl Operator {
         self.runtime.open(session).await.map(drop).map_err(|error| match error.kind() {
             Kind::NotFound => OperateError::Unknown { id },
             Kind::Closed => OperateError::Closing,
+            Kind::Retry => OperateError::Refused { id, error: error.into() },
             _ => OperateError::NotStarted { id, reason: ExitReason::StartFailed(error.to_string()) },
         })
     }
@@ -264,9 +265,9 @@ impl Operator {
     async fn do_unpark(&self, id: &str) -> Result<(), OperateError> {
         let shared = &self.runtime.inner.shared;
         if let Some(session) = self.absent(id) {
-            let unread = |error: TapeError| OperateError::NotStarted {
-                id: id.to_owned(),
-                reason: ExitReason::StartFailed(error.to_string()),
+            let unread = |error: TapeError| match error.kind() {
+                Kind::Retry => OperateError::Refused { id: id.to_owned(), error: SendError::Storage(error) },
+                _ => OperateError::NotStarted { id: id.to_owned(), reason: ExitReason::StartFailed(error.to_string()) },
             };
             if shared.slots.why_parked(&session).is_some() || self.is_marked(&session).await.map_err(unread)? {
                 let written = self.unpark_session(&session).await;

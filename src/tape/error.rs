@@ -208,9 +208,9 @@ pub enum TapeError {
     /// An engine of a host's own failed.
     #[error("the tape store failed: {0}")]
     Engine(Arc<dyn std::error::Error + Send + Sync>),
-    /// What an engine keeps its tapes in cannot be reached, or gave no answer. Whether something was written is unknown, unless an
-    /// append is refused with it: then nothing was.
-    #[error("the tape store is out of reach: {0}")]
+    /// What an engine keeps its tapes in cannot be reached, or gave no answer. An append that is refused with it was not written, and
+    /// will not be. Of anything else it is unknown whether it was done.
+    #[error("the tape store is out of reach, ask again in a moment: {0}")]
     Unreachable(Arc<dyn std::error::Error + Send + Sync>),
     /// The index could not be used. It can be deleted: it decides nothing.
     #[error("failed to {op} the index: {message}")]

@@ -462,8 +462,8 @@ async fn the_connection_of_a_turn_is_closed_with_it() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        // Far less than the 30 s after which a connection is closed anyway.
-        tokio::time::timeout(Duration::from_secs(60), over).await.expect("the connection stays");
+        // Less than the 30 s after which a connection is closed anyway.
+        tokio::time::timeout(Duration::from_secs(20), over).await.expect("the connection stays");
     }
     assert_eq!(server.counts(), (3, 3));
     let lines = lines(&session).await;

@@ -32,7 +32,7 @@ use tamtam::{
 use crate::support::{copied, taped};
 
 /// The longest that one step of a cell may take. Nothing takes so long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAGE: &str = "docs/RESTARTS.md";
 

@@ -168,8 +168,7 @@ impl Drop for Drops {
     }
 }
 
-/// A closure that hears of no stop loses its future when the grace is over, and by then the abort is answered. In memory: virtual time
-/// does not wait for the thread that writes to a disk.
+/// A closure that hears of no stop loses its future when the grace is over, and by then the abort is answered.
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn the_future_of_a_stopped_call_is_dropped_within_the_grace() {
     let folder = tempfile::tempdir().unwrap();

@@ -201,6 +201,7 @@ fn held_for(time: Duration) {
     let mut both = both;
     for round in 1..=10 {
         println!("round {round}");
+        both.reverse();
         for (what, open, ..) in &mut both {
             let began = Instant::now();
             let took = std::thread::scope(|scope| {
@@ -254,9 +255,9 @@ fn print(what: &str, each: u64, (elapsed, mut took): (Duration, Vec<Duration>)) 
 
 fn main() {
     let short = std::env::args().any(|argument| argument == "--short");
-    let held = std::env::args().skip_while(|argument| argument != "--held").nth(1);
-    if let Some(seconds) = held {
-        return held_for(Duration::from_secs(seconds.parse().unwrap()));
+    if let Some(at) = std::env::args().position(|argument| argument == "--held") {
+        let seconds = std::env::args().nth(at + 1).and_then(|seconds| seconds.parse().ok());
+        return held_for(Duration::from_secs(seconds.expect("--held SECONDS")));
     }
     let size = |appends: u64| if short { appends.div_ceil(50) } else { appends };
     let server = server::Server::start_with("on");

@@ -74,7 +74,7 @@ export class SessionView {
     } catch (error) {
       if (run !== this.run) return;
       if (error.status === 401) this.login();
-      else if (error.kind === 'away') setTimeout(() => run === this.run && this.load(), 2_000);
+      else if (error.kind === 'away' || error.kind === 'retry') setTimeout(() => run === this.run && this.load(), 2_000);
       else {
         this.about = { status: error.kind.replaceAll('_', ' ') };
         this.composer.form.hidden = error.kind === 'not_found';

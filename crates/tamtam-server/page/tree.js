@@ -19,7 +19,7 @@ const PHASE = {
   paused: ['paused', 'held'], held: ['on hold', 'held'], interrupted: ['interrupted', 'warn'], storage: ['storage', 'bad'],
 };
 const NEEDS = {
-  asking: 'waits for an answer', interrupted: 'cut off twice: go on, or abort', storage: 'the disk is full or refuses writes',
+  asking: 'waits for an answer', interrupted: 'cut off twice: go on, or abort', storage: 'the disk, or the database, takes nothing',
 };
 
 /** A node's state: a word, a tone for its colour, and why a person is needed (null if none is). */

@@ -92,7 +92,7 @@ async fn a_child_that_is_stuck_holds_up_no_other() {
     let options = SessionOptions::new(folder.path()).profile(Profile::Auto).id(q);
     let child = timeout(SOON, parent.spawn_child(options, "hello", Link::default())).await;
     child.expect("the other child does not wait for it").unwrap();
-    // Virtual only where nothing but the clock is waited for: it does not stop for the thread that writes tapes.
+    // Virtual only where nothing but the clock is waited for.
     tokio::time::pause();
     let told = timeout(Duration::from_secs(60), waits).await.expect("it is looked at again").unwrap().map(drop);
     assert!(matches!(&told, Err(OpenError::NoAnswer { session, .. }) if *session == a), "{told:?}");

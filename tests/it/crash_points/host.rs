@@ -18,7 +18,7 @@ use super::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long an answer may take before the host asks again.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The session of the story.
 pub(crate) fn id() -> SessionId {

@@ -8,11 +8,11 @@ use tamtam::{
     model::{ModelLimits, Reply, Scripted},
     ops::{KeptReason, SessionQuery, SweepPolicy},
     permission::Profile,
-    session::{Budget, ForkOptions, Limits, OnBreach, Record},
+    session::{Budget, ForkOptions, Limits, OnBreach},
     tape::{SessionStatus, TapeError},
 };
 
-use super::{count, each_engine, reply, say, seen, until};
+use super::{each_engine, reply, say, seen, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_sleeps_is_woken_by_the_next_message() {
@@ -148,7 +148,7 @@ async fn a_compaction_begins_an_anchor_and_can_be_undone() {
         let runtime = engine.builder().model(model()).start().await.unwrap();
         let session = runtime.create(engine.options()).await.unwrap();
         let mut turns = 0;
-        while count(&session, |record| matches!(record, Record::Compacted(_))).await == 0 {
+        while session.state().await.unwrap().context.compactions == 0 {
             turns += 1;
             assert!(turns < 100, "it is never summed up");
             session.prompt(format!("long {turns}")).await.unwrap().wait().await.unwrap();

@@ -34,7 +34,10 @@ async fn a_child_whose_tape_cannot_be_opened_just_now_is_not_lost() {
     }
     fs::remove_dir(&first).unwrap();
     fs::rename(&aside, &first).unwrap();
-    until(async || parent.state().await.unwrap().tasks_ended.iter().any(|end| end.ticket == ticket)).await;
+    until(async || {
+        parent.state().await.unwrap().tasks_ended.iter().any(|end| end.ticket == ticket && end.down.is_some())
+    })
+    .await;
     let state = parent.state().await.unwrap();
     let end = state.tasks_ended.iter().find(|end| end.ticket == ticket).unwrap();
     assert_eq!(end.down.as_ref().map(|down| (&down.reason, &*down.text)), Some((&DownReason::Done, "found it")));

@@ -134,7 +134,7 @@ async fn invariant_28_shutdown_from_inside_a_tool_and_a_gate() {
         own.set(runtime.clone()).unwrap_or_else(|_| panic!("set once"));
         let session = create(&runtime, folder.path()).await;
         let prompt = session.prompt("end it").await.unwrap();
-        let ended = tokio::time::timeout(Duration::from_secs(60), runtime.ended()).await;
+        let ended = tokio::time::timeout(Duration::from_secs(20), runtime.ended()).await;
         assert!(ended.is_ok(), "the tree ended");
         assert!(runtime.shutdown().await.is_empty());
         assert!(matches!(prompt.wait().await, Err(SendError::Closed)));

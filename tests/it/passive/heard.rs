@@ -182,7 +182,9 @@ async fn all_that_go_on_are_listened_to_before_the_first_takes_a_step() {
     let (streams, early) = std::mem::take(&mut *heard.lock().unwrap());
     assert_eq!((runtime.recovered().len(), streams.len(), early), (MANY, MANY, 0));
     for recovered in runtime.recovered() {
-        has_asked(&runtime.session(&recovered.session)).await;
+        let session = runtime.session(&recovered.session);
+        has_asked(&session).await;
+        assert_eq!(asks(&session).await, 1);
     }
     assert!(runtime.shutdown().await.is_empty());
     drop(streams);

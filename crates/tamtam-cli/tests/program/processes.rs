@@ -23,9 +23,9 @@ use crate::support::{
     taped,
 };
 
-/// Looks of 5 ms each after which nothing may be left of a host that was killed, and of the last of many calls that was aborted: a
-/// second, on a machine that is not held up itself.
-const GONE_LOOKS: usize = 200;
+/// Looks, with 5 ms between them and as much for each, after which nothing may be left of a host that was killed: a second, on a
+/// machine that is not held up itself.
+const GONE_LOOKS: usize = 100;
 
 /// Ways of getting away. Each writes the id of what stays behind to a file of its own.
 const ESCAPES: [&str; 6] = [

@@ -7,7 +7,6 @@ use tamtam::{
     Millis, Runtime, Seq, Session,
     model::{ModelLimits, Reply, Request, Scripted},
     runtime::Builder,
-    session::Record,
     tape::{
         ImportOptions, LINE_BYTES_MAX, MemoryStore, Spills, Store, StoreOptions, TapeEntry, TapeError, TapeStore,
         TapeStoreExt as _,
@@ -18,7 +17,7 @@ use tamtam_postgres::{Postgres, PostgresOptions};
 use crate::{
     engines::claims::{LONG, Tape, entries, id, talked},
     server::{shared, sql},
-    sessions::harness::{Engine, Keeps, count, reply, say, seen},
+    sessions::harness::{Engine, Keeps, reply, say, seen},
 };
 
 #[path = "../../examples/move_sessions.rs"]
@@ -272,7 +271,7 @@ async fn a_conversation_goes_on_where_it_was_moved_to() {
     let (runtime, session) = open(&here).await;
     runtime.create(here.options()).await.unwrap();
     let mut turns = 0;
-    while count(&session, |record| matches!(record, Record::Compacted(_))).await == 0 {
+    while session.state().await.unwrap().context.compactions == 0 {
         turns += 1;
         assert!(turns < 100, "it is never summed up");
         session.prompt(format!("long {turns}")).await.unwrap().wait().await.unwrap();
