@@ -195,16 +195,6 @@ impl Facts {
     }
 }
 
-/// Whether a turn came on by this entry, as the runtime counts it: then a kill behind it is the first again.
-fn is_progress(entry: &Value) -> bool {
-    match entry["kind"].as_str() {
-        Some("answer") => entry["data"]["interrupted"] != true,
-        Some("result") => entry["data"]["result"]["error"].is_null(),
-        Some("turn_finished") => true,
-        _ => false,
-    }
-}
-
 struct Round<'p> {
     plan: &'p Plan,
     home: &'p Path,
@@ -227,14 +217,6 @@ impl Round<'_> {
                 break;
             }
             ended = self.live(&resume, life);
-        }
-        // Where the disk is slow, nothing new may be on the tape between the two kills. The runtime takes that for a crash loop, and
-        // says that a resume tries again.
-        let why = self.facts.last["result"]["error"].as_str().unwrap_or_default();
-        let came_on = |kills: &[Kill]| kills[1].tape.iter().skip(kills[0].tape.len()).any(is_progress);
-        if why.contains("crashed twice without progress") && self.facts.kills.len() == 2 && !came_on(&self.facts.kills)
-        {
-            self.live(&resume, LIVES_MAX);
         }
         self.facts.bodies = self.story.bodies();
         self.facts.tape = self.tape();
