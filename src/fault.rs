@@ -87,3 +87,27 @@ mod hear {
         }
     }
 }
+
+#[cfg(all(test, feature = "fault-injection"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::InFlight;
+
+    /// Without one, the ten minutes are over at once: nothing else can run here meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_stopped_clock_waits_for_an_append_in_flight() {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let flight = InFlight::begin(&tokio::runtime::Handle::current());
+        let writes = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            tell.send(()).unwrap();
+            drop(flight);
+        });
+        let told = tokio::time::timeout(Duration::from_secs(600), told).await;
+        told.expect("the clock stood still while it was written").unwrap();
+        writes.join().unwrap();
+    }
+}

@@ -127,7 +127,7 @@ impl Cluster {
     /// # Errors
     ///
     /// [`TapeError::Missing`]; [`PostgresError::InboxFull`] in a [`TapeError::Engine`]; others of the store. Nothing was accepted,
-    /// but for [`PostgresError::Unreachable`]: then send it again under the same id.
+    /// but for [`TapeError::Unreachable`]: then send it again under the same id.
     pub async fn send(
         &self,
         session: &SessionId,
