@@ -188,7 +188,8 @@ impl Runtime {
     }
 
     /// Opens a conversation of the store: wakes the session, and returns when it is awake. Many callers may open one session at
-    /// the same time: there is one actor and one claim. An interrupted turn continues.
+    /// the same time: there is one actor and one claim. An interrupted turn continues; [`Session::state`] shows it as taken up, unless
+    /// the disk refused that, or took more than 10 s for it.
     ///
     /// Opening does not listen to events. Without a listener, an ask of a resumed turn is denied at once (unless the session's
     /// asks wait, [`SessionOptions::asks_wait`]); [`Runtime::open_heard`] listens before the turn continues.

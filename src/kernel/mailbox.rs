@@ -373,6 +373,12 @@ impl Mailbox {
         self.all().any(|input| input.reported() == Some(ticket))
     }
 
+    /// Whether the tape has the recovery of this incarnation.
+    #[must_use]
+    pub(crate) fn is_recovered(&self) -> bool {
+        self.recover.is_none()
+    }
+
     /// Whether work may begin: not while a stop waits for its record, nor before the record of the recovery.
     #[must_use]
     pub(crate) fn may_begin(&self) -> bool {

@@ -196,7 +196,7 @@ enum Activity {
 
 async fn look(session: &Session) -> Activity {
     // A session that cannot answer any more does not move.
-    let Ok(Now { state, is_quiet }) = session.slot.until(|now| Some(Ok(now.clone()))).await else {
+    let Ok(Now { state, is_quiet, .. }) = session.slot.until(|now| Some(Ok(now.clone()))).await else {
         return Activity::AtRest;
     };
     match is_quiet && is_at_rest(&state) && children_rest(session, &state).await {

@@ -106,7 +106,8 @@ fn appended(store: &Postgres, sessions: usize, appends: u64, each: u64) -> (Dura
 fn bare(server: &server::Server, sessions: usize, appends: u64) -> (Duration, Vec<Duration>) {
     let schema = server.database().schema;
     let leases = format!(
-        "insert into {schema}.sessions select 's' || n, 1, 0, '', n, '', 0, '', 'infinity', 0, 0 from generate_series(0, {sessions}) n"
+        "insert into {schema}.sessions (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
+         select 's' || n, 1, 0, '', n, '', 0, '', 'infinity' from generate_series(0, {sessions}) n"
     );
     server::sql(&server.address(), &leases);
     let sql = format!(

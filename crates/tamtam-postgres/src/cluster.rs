@@ -9,16 +9,10 @@
 //! order between nodes: the fence of the tape and the ids of the session decide. A change must keep that order, and that a node
 //! looks without being told (`PostgresOptions::look`): a notification that is lost costs time and nothing else.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tamtam::{Delivery, Message, MessageId, OpenError, Runtime, Seq, SessionId, session::TurnEnd, tape::TapeError};
-use tokio::{
-    sync::Notify,
-    task::{AbortHandle, JoinHandle},
-};
+use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
     ClusterTree, Postgres, PostgresError,
@@ -99,9 +93,6 @@ pub enum MessageProgress {
 pub struct Cluster {
     share: Arc<Share>,
     tasks: [AbortHandle; 2],
-    leaves: Arc<Notify>,
-    /// Says that the node lives, until it leaves.
-    lives: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Cluster {
@@ -114,9 +105,7 @@ impl Cluster {
         let listens = postgres.node.pool.listen(channel(&postgres.node.shared.schema), Arc::clone(&wakes));
         let share = Arc::new(Share::new(postgres, runtime, sessions_max, wakes));
         let takes = tokio::spawn(Arc::clone(&share).run()).abort_handle();
-        let leaves = Arc::new(Notify::new());
-        let lives = Mutex::new(Some(tokio::spawn(Arc::clone(&share).live(Arc::clone(&leaves)))));
-        Cluster { share, tasks: [listens, takes], leaves, lives }
+        Cluster { share, tasks: [listens, takes] }
     }
 
     /// Accepts a message for a session, on whichever node it is. It is durable when this returns; sent again under the same id it is
@@ -176,11 +165,8 @@ impl Cluster {
     /// the runtime down before. A dropped future has left, in the background. A second call returns at once.
     pub async fn leave(&self) {
         self.tasks.iter().for_each(AbortHandle::abort);
-        self.leaves.notify_one();
-        // It does not panic, and goes on in the background; where its runtime ends, the row does by itself.
-        let lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(lives) = lives {
-            let _ = tokio::time::timeout(LEAVE_MAX, lives).await;
+        if let Some(left) = self.share.leave() {
+            let _ = tokio::time::timeout(LEAVE_MAX, left).await;
         }
     }
 
@@ -293,6 +279,6 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
-        self.leaves.notify_one();
+        self.share.leave();
     }
 }

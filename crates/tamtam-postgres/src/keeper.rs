@@ -1,4 +1,5 @@
-//! [`Keeper`]: the connection that writes. It appends, renews leases, releases sessions, and settles what a lost connection left open.
+//! [`Keeper`]: the connection that writes. It appends, renews the node's lease, releases sessions, and settles what a lost connection
+//! left open.
 //!
 //! While a statement is under way, what comes meanwhile waits and goes with the next: one round trip and one sync of the server for
 //! all of it. Each append carries the epoch of its claim in the statement that writes it; the row of the session is locked for share
@@ -11,7 +12,7 @@
 //! The fence is what makes a lost answer decidable: it waits for a statement that still runs on the server and refuses one that comes
 //! later. What is not on the tape behind it never will be, and is sent again. A change must keep that order.
 //!
-//! The statements are in `statements.rs`, and what goes together in `batch.rs`.
+//! The statements are in `statements.rs`, what goes together in `batch.rs`, and the heartbeat in `heartbeat.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,19 +23,23 @@ use std::{
 
 use tamtam::{
     SessionId,
-    tape::{GivenBack, Holder, TapeError},
+    tape::{GivenBack, TapeError},
 };
-use tokio::{runtime::Handle, sync::mpsc::UnboundedReceiver, time::timeout};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc::UnboundedReceiver, oneshot},
+    time::timeout,
+};
 use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
 use crate::{
     PostgresError,
     address::Address,
     batch::Batch,
-    node::{Job, Shared},
+    node::{Job, Shared, Told},
     pool::{PATIENCE, STATEMENT_MAX, connect},
     schema::{channel, in_schema},
-    statements::{APPEND, FENCE, HOLDERS, LEASE, MARK_OPEN, RELEASE, WRITTEN},
+    statements::{APPEND, BEAT, BURY, FENCE, HELD, MARK_OPEN, RELEASE, WRITTEN},
     tape::{Rows, Tape},
 };
 
@@ -43,22 +48,27 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The connection, with what is prepared on it.
-struct Link {
-    client: Client,
+pub(crate) struct Link {
+    pub(crate) client: Client,
     append: Statement,
-    lease: Statement,
+    pub(crate) beat: Statement,
+    pub(crate) held: Statement,
     release: Statement,
     mark_open: Statement,
 }
 
 pub(crate) struct Keeper {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     address: Address,
     thread: Handle,
-    jobs: UnboundedReceiver<Job>,
+    jobs: UnboundedReceiver<Told>,
     link: Option<Link>,
     pending: VecDeque<Job>,
     next_beat: Instant,
+    /// Who waits for the next heartbeat.
+    pub(crate) waits: Vec<oneshot::Sender<()>>,
+    /// The last session that a heartbeat looked at.
+    pub(crate) looked_at: Option<SessionId>,
     /// Whether the last user of the store is gone.
     has_ended: bool,
     /// Since when there is no server.
@@ -66,9 +76,11 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(shared: Arc<Shared>, address: Address, thread: Handle, jobs: UnboundedReceiver<Job>) -> Keeper {
-        let (pending, next_beat) = (VecDeque::new(), Instant::now());
-        Keeper { shared, address, thread, jobs, link: None, pending, next_beat, has_ended: false, away: None }
+    pub(crate) fn new(shared: Arc<Shared>, address: Address, thread: Handle, jobs: UnboundedReceiver<Told>) -> Keeper {
+        // Until then a node lives by its claims.
+        let (pending, next_beat, waits) = (VecDeque::new(), Instant::now() + shared.lease / 4, Vec::new());
+        let (link, looked_at, has_ended, away) = (None, None, false, None);
+        Keeper { shared, address, thread, jobs, link, pending, next_beat, waits, looked_at, has_ended, away }
     }
 
     /// Runs until the store has no user and nothing waits.
@@ -76,7 +88,7 @@ impl Keeper {
         let mut pause = PAUSE_MIN;
         loop {
             self.receive().await;
-            if self.pending.is_empty() && self.has_ended {
+            if self.pending.is_empty() && self.waits.is_empty() && self.has_ended {
                 return;
             }
             let Err(error) = self.step().await else {
@@ -96,27 +108,36 @@ impl Keeper {
         if self.pending.is_empty() && !self.has_ended {
             let left = self.next_beat.saturating_duration_since(Instant::now());
             match timeout(left, self.jobs.recv()).await {
-                Ok(Some(job)) => self.pending.push_back(job),
+                Ok(Some(told)) => self.hear(told),
                 Ok(None) => self.has_ended = true,
                 Err(_) => {}
             }
         }
-        while let Ok(job) = self.jobs.try_recv() {
-            self.pending.push_back(job);
+        while let Ok(told) = self.jobs.try_recv() {
+            self.hear(told);
         }
         self.has_ended |= self.jobs.is_closed() && self.jobs.is_empty();
     }
 
-    /// Renews the leases if it is time, and does one batch. An error is a lost connection.
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::Job(job) => self.pending.push_back(job),
+            Told::Beat(waits) => {
+                self.next_beat = Instant::now();
+                self.waits.push(waits);
+            }
+        }
+    }
+
+    /// Renews the lease if it is time, and does one batch. An error is a lost connection.
     async fn step(&mut self) -> Result<(), PostgresError> {
         let is_due = Instant::now() >= self.next_beat;
-        let is_beat = is_due && !self.shared.held().is_empty();
+        let is_beat = is_due && (self.shared.is_in_use() || !self.waits.is_empty());
         if is_beat || !self.pending.is_empty() {
             self.link_up().await?;
         }
         if is_beat {
-            // Asked again: what the new connection found to be another's is not there any more.
-            self.lease(&self.shared.held()).await?;
+            self.beat().await?;
         }
         if is_due {
             self.next_beat = Instant::now() + self.shared.lease / 4;
@@ -141,10 +162,11 @@ impl Keeper {
             prepared.map_err(|error| unreachable_or("prepare", &error))
         };
         let (append, mark_open) = (prepare(APPEND).await?, prepare(MARK_OPEN).await?);
-        let (lease, release) = (prepare(LEASE).await?, prepare(RELEASE).await?);
+        let (beat, held, release) = (prepare(BEAT).await?, prepare(HELD).await?, prepare(RELEASE).await?);
         self.fence(&client).await?;
         self.ask(&client).await?;
-        self.link = Some(Link { client, append, lease, release, mark_open });
+        self.query(&client, BURY, &[]).await?;
+        self.link = Some(Link { client, append, beat, held, release, mark_open });
         Ok(())
     }
 
@@ -155,8 +177,7 @@ impl Keeper {
             return Ok(());
         }
         let names: Vec<&str> = held.iter().map(|tape| tape.session.as_str()).collect();
-        let seconds = self.shared.lease.as_secs_f64();
-        let fenced = self.query(client, FENCE, &[&names, &self.shared.id, &seconds]).await?;
+        let fenced = self.query(client, FENCE, &[&names, &self.shared.id]).await?;
         let epochs: BTreeMap<&str, i64> = fenced.iter().map(|row| (row.get(0), row.get(1))).collect();
         let mut lost = Vec::new();
         for tape in &held {
@@ -277,24 +298,7 @@ impl Keeper {
         Ok(held.iter().map(|row| row.get(0)).collect())
     }
 
-    /// Renews the leases of these. What another node has by now is lost.
-    async fn lease(&self, tapes: &[Arc<Tape>]) -> Result<(), PostgresError> {
-        let (names, epochs) = claims(tapes.iter());
-        let (link, seconds) = (self.link()?, self.shared.lease.as_secs_f64());
-        let renewed = answered(link.client.query(&link.lease, &[&names, &epochs, &seconds])).await?;
-        let renewed = match renewed.map_err(|error| self.refusal("renew leases", &error)) {
-            Ok(renewed) => renewed,
-            // Nothing was renewed; the next heartbeat or claim decides.
-            Err(error) if !error.is_unreachable() => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let renewed: BTreeSet<&str> = renewed.iter().map(|row| row.get(0)).collect();
-        let is_lost = |tape: &&Arc<Tape>| !renewed.contains(tape.session.as_str());
-        let lost: Vec<_> = tapes.iter().filter(is_lost).map(Arc::clone).collect();
-        self.lose(&link.client, &lost).await
-    }
-
-    /// Ends the leases of these, and tells other nodes where work waits.
+    /// Gives these back, and tells other nodes where work waits.
     async fn release(&mut self, leaving: Vec<(Arc<Tape>, Option<GivenBack>)>) -> Result<(), PostgresError> {
         let released = async {
             let (names, epochs) = claims(leaving.iter().map(|(tape, _)| tape));
@@ -309,8 +313,11 @@ impl Keeper {
                 }
                 Err(error)
             }
-            // Where it was refused, the leases end by themselves.
-            Ok(_) | Err(_) => {
+            released => {
+                // Where it was refused, a later heartbeat gives them back.
+                if released.is_err() {
+                    self.shared.owe();
+                }
                 leaving.into_iter().for_each(|(tape, then)| self.left(&tape, then));
                 Ok(())
             }
@@ -343,38 +350,14 @@ impl Keeper {
         }
     }
 
-    /// Notes that these sessions are not this node's any more, and whose.
-    async fn lose(&self, client: &Client, lost: &[Arc<Tape>]) -> Result<(), PostgresError> {
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<&str> = lost.iter().map(|tape| tape.session.as_str()).collect();
-        let holders = self.query(client, HOLDERS, &[&names]).await?;
-        let holder = |row: &Row| {
-            let pid = u32::try_from(row.get::<_, i64>(2)).unwrap_or_default();
-            Holder::new(row.get::<_, String>(1), pid, row.get::<_, String>(3))
-        };
-        let holders: BTreeMap<&str, Holder> = holders.iter().map(|row| (row.get(0), holder(row))).collect();
-        for tape in lost {
-            let (session, seq) = (tape.session.clone(), tape.state().lines.seq());
-            tape.lose(match holders.get(session.as_str()) {
-                // Nobody took it: the epoch or the last line of this claim is gone.
-                Some(by) if by.owner == self.shared.id => {
-                    let why = Arc::new(PostgresError::WentBack { session: session.clone(), seq });
-                    TapeError::Lost { session, why }
-                }
-                Some(by) => TapeError::Claimed { session, by: by.clone() },
-                None => TapeError::Missing { session },
-            });
-        }
-        Ok(())
-    }
-
     /// Once the server is away for too long, tells those who wait. An append whose answer was lost waits on, with all that is behind
     /// it: it may be on the tape. Where the store has no user any more, nothing waits on.
     fn give_up(&mut self, error: &PostgresError) {
         if self.away.is_none_or(|since| since.elapsed() < PATIENCE) {
             return;
+        }
+        if self.has_ended {
+            self.waits.clear();
         }
         let mut unsettled = BTreeSet::new();
         for job in mem::take(&mut self.pending) {
@@ -390,8 +373,10 @@ impl Keeper {
                     self.pending.push_back(job);
                 }
                 Job::Append(tape, rows) => self.settle(&tape, &rows, Err(error.clone().into())),
-                // The lease ends by itself.
-                Job::Release(tape, then) => self.left(&tape, then),
+                Job::Release(tape, then) => {
+                    self.shared.owe();
+                    self.left(&tape, then);
+                }
                 Job::MarkOpen { .. } => self.shared.done(0),
             }
         }
@@ -417,19 +402,19 @@ impl Keeper {
         }
     }
 
-    fn link(&self) -> Result<&Link, PostgresError> {
+    pub(crate) fn link(&self) -> Result<&Link, PostgresError> {
         self.link.as_ref().ok_or_else(|| PostgresError::Unreachable { message: "not connected".to_owned() })
     }
 
     /// An error of a connection that is closed by now is no answer.
-    fn refusal(&self, op: &'static str, error: &tokio_postgres::Error) -> PostgresError {
+    pub(crate) fn refusal(&self, op: &'static str, error: &tokio_postgres::Error) -> PostgresError {
         match &self.link {
             Some(link) if !link.client.is_closed() => PostgresError::of(op, error),
             _ => unreachable_or(op, error),
         }
     }
 
-    async fn query(
+    pub(crate) async fn query(
         &self,
         client: &Client,
         sql: &str,
@@ -441,7 +426,7 @@ impl Keeper {
 }
 
 /// The names of these sessions, and the epochs of their claims.
-fn claims<'t>(tapes: impl Iterator<Item = &'t Arc<Tape>>) -> (Vec<&'t str>, Vec<i64>) {
+pub(crate) fn claims<'t>(tapes: impl Iterator<Item = &'t Arc<Tape>>) -> (Vec<&'t str>, Vec<i64>) {
     tapes.map(|tape| (tape.session.as_str(), tape.state().epoch)).unzip()
 }
 
@@ -452,7 +437,7 @@ fn unreachable_or(op: &'static str, error: &tokio_postgres::Error) -> PostgresEr
 }
 
 /// An answer, or the error of a server that gives none although its own limit is over.
-async fn answered<T>(answer: impl Future<Output = T>) -> Result<T, PostgresError> {
+pub(crate) async fn answered<T>(answer: impl Future<Output = T>) -> Result<T, PostgresError> {
     let answer = timeout(STATEMENT_MAX + PATIENCE, answer).await;
     answer.map_err(|_| PostgresError::Unreachable { message: "the server does not answer".to_owned() })
 }

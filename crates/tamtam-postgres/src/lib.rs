@@ -18,9 +18,11 @@
 
 mod address;
 mod batch;
+mod claim;
 mod cluster;
 mod error;
 mod health;
+mod heartbeat;
 mod keeper;
 mod node;
 mod options;

@@ -5,17 +5,17 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, mem,
     path::PathBuf,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tamtam::{
     SessionId,
     tape::{GivenBack, Holder, TapeError},
 };
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use crate::{
     PostgresOptions,
@@ -43,6 +43,13 @@ pub(crate) enum Job {
     },
 }
 
+/// What the thread is told.
+pub(crate) enum Told {
+    Job(Job),
+    /// The node came into a cluster, or left one: its next heartbeat is due, and then this is told.
+    Beat(oneshot::Sender<()>),
+}
+
 impl Job {
     pub(crate) fn session(&self) -> &SessionId {
         match self {
@@ -65,7 +72,7 @@ pub(crate) struct Node {
     pub(crate) pool: Pool,
     /// Of the newest searches.
     pub(crate) counts: Mutex<Counts>,
-    queue: UnboundedSender<Job>,
+    queue: UnboundedSender<Told>,
 }
 
 /// The part that the thread has as well.
@@ -82,6 +89,20 @@ pub(crate) struct Shared {
     pub(crate) output_copies: Option<PathBuf>,
     table: Mutex<Table>,
     changed: Condvar,
+    life: Mutex<Life>,
+}
+
+/// What is known of the row of this node.
+#[derive(Debug, Default)]
+struct Life {
+    /// In how many clusters it is: it lives for them also while it has no session.
+    clusters: usize,
+    /// When the newest heartbeat that was answered was sent.
+    beaten: Option<Instant>,
+    /// Its lease was over, and what it has was not looked at since.
+    was_over: bool,
+    /// A row may say that this node has a session that it does not have: a release did not come through, or a claim had no answer.
+    owes: bool,
 }
 
 #[derive(Debug, Default)]
@@ -102,7 +123,7 @@ enum Slot {
 }
 
 impl Node {
-    pub(crate) fn new(shared: Arc<Shared>, pool: Pool, queue: UnboundedSender<Job>) -> Node {
+    pub(crate) fn new(shared: Arc<Shared>, pool: Pool, queue: UnboundedSender<Told>) -> Node {
         Node { shared, pool, counts: Mutex::default(), queue }
     }
 
@@ -112,7 +133,7 @@ impl Node {
         if table.jobs >= JOBS_MAX || (table.bytes > 0 && table.bytes + size > BYTES_MAX) {
             return Err(TapeError::Busy { waiting: table.jobs });
         }
-        self.queue.send(job).map_err(|_| TapeError::Closed)?;
+        self.queue.send(Told::Job(job)).map_err(|_| TapeError::Closed)?;
         table.jobs += 1;
         table.bytes += size;
         Ok(())
@@ -122,13 +143,24 @@ impl Node {
     pub(crate) fn leave(&self, tape: &Arc<Tape>, then: Option<GivenBack>) {
         let mut table = self.shared.table();
         table.sessions.insert(tape.session.clone(), Slot::Leaving(Arc::clone(tape)));
-        let sent = self.queue.send(Job::Release(Arc::clone(tape), then));
+        let sent = self.queue.send(Told::Job(Job::Release(Arc::clone(tape), then)));
         table.jobs += usize::from(sent.is_ok());
         drop(table);
         if sent.is_err() {
             // The thread panicked: the lease ends by itself.
             self.shared.released(&tape.session);
         }
+    }
+
+    /// Comes into a cluster, or leaves it. What it returns is told once the row of the node says so.
+    pub(crate) fn join(&self, joins: bool) -> oneshot::Receiver<()> {
+        let mut life = self.shared.life();
+        life.clusters = if joins { life.clusters + 1 } else { life.clusters.saturating_sub(1) };
+        drop(life);
+        let (tell, told) = oneshot::channel();
+        // Where the thread panicked, the row runs out.
+        let _ = self.queue.send(Told::Beat(tell));
+        told
     }
 }
 
@@ -142,8 +174,57 @@ impl Shared {
     pub(crate) fn new(id: String, options: &PostgresOptions) -> Shared {
         let PostgresOptions { schema, node: name, lease, look, deaths_max, output_copies, .. } = options.clone();
         let deaths_max = i32::try_from(deaths_max).unwrap_or(i32::MAX);
-        let (table, changed) = (Mutex::default(), Condvar::new());
-        Shared { id, name, schema, lease, look, deaths_max, output_copies, table, changed }
+        let (table, changed, life) = (Mutex::default(), Condvar::new(), Mutex::default());
+        Shared { id, name, schema, lease, look, deaths_max, output_copies, table, changed, life }
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_in_cluster(&self) -> bool {
+        self.life().clusters > 0
+    }
+
+    /// Whether the node has a reason to live.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.is_in_cluster() || !self.table().sessions.is_empty()
+    }
+
+    /// Whether the lease of this node has some time left, so that a claim now needs no heartbeat before it.
+    pub(crate) fn is_sure_to_live(&self) -> bool {
+        self.life().beaten.is_some_and(|sent| sent.elapsed() < self.lease / 2)
+    }
+
+    /// Notes a heartbeat that was answered.
+    pub(crate) fn beaten(&self, sent: Instant, was_over: bool) {
+        let mut life = self.life();
+        life.beaten = life.beaten.max(Some(sent));
+        life.was_over |= was_over;
+    }
+
+    /// Notes that others may have taken what this node has.
+    pub(crate) fn was_over(&self) {
+        self.life().was_over = true;
+    }
+
+    /// Whether a heartbeat found the lease over, since this was asked last.
+    pub(crate) fn take_was_over(&self) -> bool {
+        mem::take(&mut self.life().was_over)
+    }
+
+    /// Notes that a row may say more than this node has.
+    pub(crate) fn owe(&self) {
+        self.life().owes = true;
+    }
+
+    pub(crate) fn take_owes(&self) -> bool {
+        mem::take(&mut self.life().owes)
+    }
+
+    /// The sessions that this node has, or is about to have.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.table().sessions.keys().map(|session| session.as_str().to_owned()).collect()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -203,7 +284,7 @@ pub(crate) struct Reserved<'s> {
 }
 
 impl Reserved<'_> {
-    /// The session is claimed: from now on its lease is renewed.
+    /// The session is claimed: from now on it is looked after.
     pub(crate) fn open(mut self, tape: &Arc<Tape>) {
         if let Some(session) = self.session.take() {
             self.shared.table().sessions.insert(session, Slot::Open(Arc::clone(tape)));

@@ -12,7 +12,7 @@ pub struct PostgresOptions {
     pub schema: String,
     /// How people recognize this node in "in use by". The default is `tamtam`; a host name is a good one.
     pub node: String,
-    /// How long a session stays with a node that no longer answers, by the server's clock. 2 s by default; 200 ms to 1 h.
+    /// How long the sessions of a node that no longer answers stay its own, by the server's clock. 2 s by default; 200 ms to 1 h.
     pub lease: Duration,
     /// How often a node that joined a [`Cluster`](crate::Cluster) looks for work that nobody told it of: of a session whose node was
     /// killed, or where a notification was lost. 250 ms by default; 10 ms to 1 h.

@@ -6,13 +6,15 @@
 //! entries    one row a line of a tape (docs/TAPE.md, "The line"); rows are inserted and deleted, and never changed
 //! marks      open, parked, protected, hidden, forked, imported
 //! inbox      messages that any node took, until their session's tape has them
-//! nodes      nodes that joined a cluster, and until when each lives if it says nothing more
+//! nodes      one row a node: until when it lives if it says nothing more (expires), and since when it is in a cluster
 //! words      the words of an entry, once a search has read it; indexed: through which entry a session was read, and its labels
 //! outputs    large outputs of calls; output_pieces: their bytes
 //! epochs     counts claims; no two claims of any session have the same number
 //! ```
 //!
-//! Only rows of `sessions` and `nodes` change in place, without an index on what changes, so that a heartbeat leaves no new entry in an index.
+//! `sessions.expires` is `-infinity` where nobody has the session, and `infinity` where its node has it for as long as that lives: time
+//! changes rows of `nodes` alone. Another time is the lease of a node of a version before the seventh. Rows of `sessions` and `nodes`
+//! change in place, without an index on what changes, so that neither a claim nor a heartbeat leaves an entry in an index.
 //! A change must be a new migration: those that ran are never edited, and older hosts refuse a newer schema.
 
 use std::time::Duration;
@@ -42,7 +44,7 @@ pub(crate) const GRANTS: [(&str, &str); 7] = [
 ];
 
 /// Each brings the tables from one version to the next. `$schema` stands for the schema.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     r#"
 create sequence $schema.epochs;
 create table $schema.sessions (
@@ -143,6 +145,9 @@ create table $schema.output_pieces (
 );
 alter table $schema.output_pieces alter column piece set storage external;
 "#,
+    r#"
+alter table $schema.nodes alter column since drop not null;
+"#,
 ];
 
 /// Makes the tables, or brings them to the version that this library needs, in one transaction. Does nothing if they are. Several
@@ -236,9 +241,11 @@ async fn version(client: &Client, schema: &str) -> Result<i32, PostgresError> {
     Ok(client.query_one(&newest, &[]).await.map_err(refused)?.get(0))
 }
 
-/// A statement with its schema. The name was checked to need no quotes.
+/// A statement with its schema. The name was checked to need no quotes. `$free` stands for: nobody has the session of the row `s`.
 pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
-    sql.replace("$schema", schema)
+    let free = "(s.expires <= clock_timestamp() or s.expires = 'infinity' and not exists (
+        select from $schema.nodes n where n.node = s.node and n.expires > clock_timestamp()))";
+    sql.replace("$free", free).replace("$schema", schema)
 }
 
 /// Where nodes tell each other of messages, and of sessions that are free and have work. PostgreSQL takes names of up to 63 letters, and so a schema may have as many.

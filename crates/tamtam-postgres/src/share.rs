@@ -16,10 +16,9 @@ use std::{
 
 use tamtam::{Delivery, Message, OpenError, Runtime, SendError, Seq, SessionId, session::Refusal, tape::TapeError};
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, oneshot},
     task::JoinSet,
 };
-use tokio_postgres::types::ToSql;
 
 use crate::{Postgres, pool::Failure};
 
@@ -56,27 +55,22 @@ work as materialized (
 (select w.session, null::float8 from waiting w
 join lateral (
     select from $schema.sessions s
-    where s.session = w.session and s.node = $1 and s.expires > clock_timestamp() limit 1) s on true
+    where s.session = w.session and s.node = $1 and s.expires > '-infinity' limit 1) s on true
 where w.aborts or w.session <> all($3::text[])
 order by w.session limit $5)
 union all
 (select f.session, null from work f
 join lateral (
-    select from $schema.sessions s where s.session = f.session and s.expires <= clock_timestamp() limit 1) s on true
+    select from $schema.sessions s where s.session = f.session and $free limit 1) s on true
 where f.session <> all($3::text[])
     and not exists (select from $schema.marks m where m.session = f.session and m.mark in ('parked', 'hidden'))
 order by f.session limit $4)
 union all
-(select null, extract(epoch from min(s.expires) - clock_timestamp())::float8 from work f
+(select null, extract(epoch from min(n.expires) - clock_timestamp())::float8 from work f
 join lateral (
-    select expires from $schema.sessions s
-    where s.session = f.session and s.node <> $1 and isfinite(s.expires) and s.expires > clock_timestamp() limit 1) s on true
+    select node from $schema.sessions s where s.session = f.session and s.node <> $1 and s.expires = 'infinity' limit 1) s on true
+join $schema.nodes n on n.node = s.node and isfinite(n.expires) and n.expires > clock_timestamp()
 where $4::bigint > 0)";
-
-const LIVE: &str = "
-insert into $schema.nodes as n (node, host, pid, expires)
-values ($1, $2, $3, clock_timestamp() + make_interval(secs => $4::float8))
-on conflict (node) do update set expires = excluded.expires";
 
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -90,6 +84,8 @@ pub(crate) struct Share {
     drains: AtomicBool,
     /// The runtime is shut down.
     is_over: AtomicBool,
+    /// It left the nodes.
+    has_left: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -124,8 +120,15 @@ type Asked<'c, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Failure>> + 
 impl Share {
     pub(crate) fn new(postgres: Postgres, runtime: Runtime, sessions_max: usize, wakes: Arc<Notify>) -> Share {
         let (asks, work) = (Arc::new(Semaphore::new(ASKS_MAX)), Mutex::default());
-        let (drains, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Share { postgres, runtime, sessions_max, wakes, asks, work, drains, is_over }
+        let [drains, is_over, has_left] = [false; 3].map(AtomicBool::new);
+        // Nothing waits until the nodes are told.
+        drop(postgres.node.join(true));
+        Share { postgres, runtime, sessions_max, wakes, asks, work, drains, is_over, has_left }
+    }
+
+    /// Leaves the nodes, once. What it returns is told when this node is not shown any more.
+    pub(crate) fn leave(&self) -> Option<oneshot::Receiver<()>> {
+        (!self.has_left.swap(true, Ordering::Relaxed)).then(|| self.postgres.node.join(false))
     }
 
     /// Asks the database on a thread that may block. `work` may be run twice.
@@ -161,6 +164,7 @@ impl Share {
             while tasks.try_join_next().is_some() {}
             let _ = tokio::time::timeout(look, self.wakes.notified()).await;
         }
+        self.leave();
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
@@ -336,47 +340,12 @@ impl Share {
         settled.await
     }
 
-    /// Says that this node lives, four times in each lease, until it leaves or its runtime drains.
-    pub(crate) async fn live(self: Arc<Share>, leaves: Arc<Notify>) {
-        let lease = self.postgres.node.shared.lease;
-        loop {
-            // Where the server does not answer, the next time says it, or the row runs out.
-            let _ = self
-                .ask("say that this node lives", move |postgres, client| {
-                    Box::pin(async move {
-                        let shared = &postgres.node.shared;
-                        let values: [&(dyn ToSql + Sync); 4] =
-                            [&shared.id, &shared.name, &i64::from(std::process::id()), &lease.as_secs_f64()];
-                        client.execute(&postgres.sql(LIVE), &values).await?;
-                        Ok(())
-                    })
-                })
-                .await;
-            let left = tokio::time::timeout(lease / 4, leaves.notified()).await.is_ok();
-            if left || self.ends() {
-                break;
-            }
-        }
-        let left = self.ask("leave the nodes", |postgres, client| {
-            Box::pin(async move {
-                let sql = postgres.sql("delete from $schema.nodes where node = $1");
-                client.execute(&sql, &[&postgres.node.shared.id]).await?;
-                Ok(())
-            })
-        });
-        // Else it is shown as gone.
-        let _ = left.await;
-    }
-
-    /// Deletes refusals, and nodes that died, that were kept for a day.
+    /// Deletes refusals that were kept for a day.
     async fn sweep(self: Arc<Share>) {
         let swept = self.ask("delete what is old", |postgres, client| {
             Box::pin(async move {
                 let sql = "delete from $schema.inbox
                     where refused is not null and at < clock_timestamp() - interval '1 day'";
-                client.execute(&postgres.sql(sql), &[]).await?;
-                // Last: a role that was not granted the table of nodes may do the other.
-                let sql = "delete from $schema.nodes where expires < clock_timestamp() - interval '1 day'";
                 client.execute(&postgres.sql(sql), &[]).await?;
                 Ok(())
             })

@@ -1,7 +1,8 @@
 //! The statements of the connection that writes. `$schema` stands for the schema.
 //!
 //! A change must keep: what writes checks the epoch in the same statement; rows of sessions are locked in the order of their names, so
-//! that no two statements of this library wait for each other in a circle; no time but `clock_timestamp()` decides.
+//! that no two statements of this library wait for each other in a circle; no time but `clock_timestamp()` decides; and time alone
+//! changes no row of `sessions`, because each append looks at one (decision 0063).
 
 /// Inserts the rows of all sessions whose epoch is that of the claim, and whose last line is the one that the rows continue; returns
 /// these sessions. A line that was acknowledged is missing only where the database went back. It is looked up with `limit 1`: of an
@@ -21,16 +22,34 @@ taken as (
     join held h on h.session = r.session)
 select session from held";
 
-/// Leases that end `$3` seconds from now, of those sessions whose epoch is that of the claim.
-pub(crate) const LEASE: &str = "
-with asked as materialized (select * from unnest($1::text[], $2::bigint[]) as a(session, epoch)),
-held as materialized (
-    select s.session from $schema.sessions s join asked a on s.session = a.session and s.epoch = a.epoch
-    order by s.session for no key update of s)
-update $schema.sessions s set expires = clock_timestamp() + make_interval(secs => $3::float8)
-from held h where s.session = h.session returning s.session";
+/// A lease of this node that ends `$4` seconds from now; `$5`: whether it is in a cluster. Returns whether its lease was over, so that
+/// others may have taken what it has. The row is locked before it is written: the statement would not see its own.
+pub(crate) const BEAT: &str = "
+with before as materialized (select expires from $schema.nodes where node = $1 for no key update),
+beat as (
+    insert into $schema.nodes as n (node, host, pid, since, expires)
+    select $1, $2, $3, case when $5 then clock_timestamp() end, clock_timestamp() + make_interval(secs => $4::float8)
+    from (select count(*) from before) one
+    on conflict (node) do update
+    set expires = excluded.expires, since = case when $5 then coalesce(n.since, excluded.since) end)
+select coalesce((select expires <= clock_timestamp() from before), true)";
 
-/// Ends the leases of those sessions whose epoch is that of the claim. Where messages or an open turn wait in one of them, the nodes
+/// Removes nodes that died more than a day ago, or left.
+pub(crate) const BURY: &str = "delete from $schema.nodes where expires < clock_timestamp() - interval '1 day'";
+
+/// Those of these sessions whose epoch is that of the claim.
+pub(crate) const HELD: &str = "
+select s.session from unnest($1::text[], $2::bigint[]) as a(session, epoch)
+join $schema.sessions s on s.session = a.session and s.epoch = a.epoch";
+
+/// Frees what this node has by the rows and not by what it knows (`$2`), claimed before the epoch `$3`: what it could not give back.
+pub(crate) const FREE: &str = "
+with held as materialized (
+    select session from $schema.sessions
+    where node = $1 and expires > '-infinity' and epoch < $3 and session <> all($2::text[]) order by session for no key update)
+update $schema.sessions s set expires = '-infinity' from held h where s.session = h.session";
+
+/// Gives back those sessions whose epoch is that of the claim. Where messages or an open turn wait in one of them, the nodes
 /// are told (`$3`), so that another one takes it at once. What comes between this statement's look and its commit is not seen: the
 /// next look of a node finds that.
 pub(crate) const RELEASE: &str = "
@@ -50,8 +69,7 @@ pub(crate) const FENCE: &str = "
 with held as materialized (
     select s.session from $schema.sessions s where s.session = any($1::text[]) and s.node = $2
     order by s.session for no key update of s)
-update $schema.sessions s
-set epoch = nextval('$schema.epochs'), expires = clock_timestamp() + make_interval(secs => $3::float8)
+update $schema.sessions s set epoch = nextval('$schema.epochs'), expires = 'infinity'
 from held h where s.session = h.session returning s.session, s.epoch";
 
 /// Sets and clears marks of open turns; of a session that is not there, none, and none of one that another node than `$4` has by now.

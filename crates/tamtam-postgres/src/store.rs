@@ -7,21 +7,20 @@ use tamtam::{
     Seq, SessionId,
     session::Labels,
     tape::{
-        Anchor, EntryWords, FoundEntry, Holder, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry,
-        TapeError, TapeLines, TapePiece, TapeStore, TapeWriter, UnreadTape, WantedWords,
+        Anchor, EntryWords, FoundEntry, LoadedTape, Mark, Notify, Position, SessionSummary, TapeEntry, TapeError,
+        TapePiece, TapeStore, TapeWriter, UnreadTape, WantedWords,
     },
 };
 use tokio::{runtime::Handle, sync::mpsc};
-use tokio_postgres::{Client, GenericClient, IsolationLevel::RepeatableRead, Row, types::ToSql};
+use tokio_postgres::{Client, IsolationLevel::RepeatableRead, Row};
 
 use crate::{
     PostgresError, PostgresOptions,
     keeper::Keeper,
     node::{Job, Node, Shared},
-    pool::{Failure, Pool, connect},
-    read::{anchor, first_anchor, int, millis, seq},
+    pool::{Pool, connect},
+    read::{anchor, int, millis, seq},
     schema::{check, in_schema},
-    tape::{PgWriter, State, Tape},
     thread::{on_a_thread, runtime},
 };
 
@@ -30,10 +29,10 @@ use crate::{
 /// **Durability** is the server's: an append is acknowledged when its transaction is committed.
 ///
 /// **Ownership.** A claim counts up the session's epoch, and every append carries it in the statement that writes it: once another
-/// node has claimed the session, nothing of the earlier owner can be written, however late it comes. A node renews the leases of
-/// its sessions four times in each [`lease`](PostgresOptions::lease), with one statement for all; only the server's clock counts. A
-/// writer that lost its session fails from then on as [`TapeError::Claimed`], which names the new owner. Dropping a writer ends its
-/// lease at once; a node that was killed keeps its sessions until their leases are over.
+/// node has claimed the session, nothing of the earlier owner can be written, however late it comes. A node that has sessions renews
+/// its own lease four times in each [`lease`](PostgresOptions::lease), whatever it has; only the server's clock counts. A
+/// writer that lost its session fails from then on as [`TapeError::Claimed`], which names the new owner. Dropping a writer gives its
+/// session back at once; a node that was killed keeps its sessions until its lease is over.
 ///
 /// **A server that goes away.** Connections are made again. An append whose answer was lost waits until the server can be asked
 /// whether it is on the tape, and is then acknowledged, or written: never twice. What was not sent yet waits 5 s and then fails with
@@ -85,47 +84,11 @@ join lateral (
     select seq, time from $schema.entries where session = $1 and begins and seq <= $2 order by seq desc limit 1) p on true
 where e.session = $1 and e.seq = $2";
 
-const BEGIN: &str = "
-insert into $schema.sessions as s (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
-values ($1, $2, $3, $4, nextval('$schema.epochs'), $5, $6, $7, clock_timestamp() + make_interval(secs => $8::float8))
-on conflict (session) do update
-set first_part = excluded.first_part, after_seq = excluded.after_seq, after_sum = excluded.after_sum,
-    epoch = excluded.epoch, node = excluded.node, pid = excluded.pid, host = excluded.host, expires = excluded.expires
-where (s.expires <= clock_timestamp() or s.node = excluded.node)
-    and not exists (select from $schema.entries e where e.session = s.session)
-returning epoch";
-
-/// The owner before died where its lease ran out, and was not ended. It counts if it left no entry, and an entry ends the count,
-/// whoever claims next; past the bound (`$6`) the count stays until the session is unparked.
-const CLAIM: &str = "
-update $schema.sessions s
-set epoch = nextval('$schema.epochs'), node = $2, pid = $3, host = $4,
-    expires = clock_timestamp() + make_interval(secs => $5::float8),
-    deaths = case
-        when s.deaths >= $6 then s.deaths
-        when s.expires = '-infinity' or l.seq > s.claimed_seq then 0
-        when s.node = $2 then s.deaths
-        else s.deaths + 1 end,
-    claimed_seq = l.seq
-from (select coalesce((select max(seq) from $schema.entries where session = $1), 0) as seq) l
-where s.session = $1 and (s.expires <= clock_timestamp() or s.node = $2)
-returning epoch, first_part, after_seq, after_sum, deaths";
-
-/// Gives a session back that its nodes die of, and keeps it stopped. The text of the mark is that of `tape/marks.rs`.
-const PARK: &str = "
-with parked as (
-    insert into $schema.marks (mark, session, fork, about)
-    values ('parked', $1, '', json_build_object('time', (extract(epoch from clock_timestamp()) * 1000)::bigint, 'why', $3::text)::text)
-    on conflict (mark, session, fork) do nothing)
-update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
-
 /// Removes a mark, and the count of deaths with that of a parked session: in one statement, or a session whose mark is gone would be
 /// parked again by its next claim. The row comes first, as in [`PARK`].
 const UNMARK: &str = "
 with removed as (delete from $schema.marks where mark = $1 and session = $2 and fork = $3)
 update $schema.sessions set deaths = 0 where session = $2 and $1 = 'parked' and deaths > 0";
-
-const RELEASE: &str = "update $schema.sessions set expires = '-infinity' where session = $1 and epoch = $2";
 
 /// What a node asks of a server first: an id for itself, and whether it can be used.
 pub(crate) async fn about(client: &Client) -> Result<Row, PostgresError> {
@@ -167,35 +130,6 @@ impl Postgres {
     pub(crate) fn sql(&self, sql: &str) -> String {
         in_schema(sql, &self.node.shared.schema)
     }
-
-    fn me(&self) -> (&str, i64, &str, f64) {
-        let shared = &self.node.shared;
-        (&shared.id, i64::from(std::process::id()), &shared.name, shared.lease.as_secs_f64())
-    }
-
-    /// Who has a session, by its row; `None` if it is free.
-    async fn holder(&self, client: &impl GenericClient, session: &SessionId) -> Result<Option<Holder>, Failure> {
-        let sql =
-            self.sql("select expires > clock_timestamp(), node, pid, host from $schema.sessions where session = $1");
-        let row = client.query_opt(&sql, &[&session.as_str()]).await?;
-        let row = row.ok_or_else(|| TapeError::Missing { session: session.clone() })?;
-        let pid = u32::try_from(row.get::<_, i64>(2)).unwrap_or_default();
-        Ok(row.get::<_, bool>(0).then(|| Holder::new(row.get::<_, String>(1), pid, row.get::<_, String>(3))))
-    }
-
-    /// [`TapeError::Missing`] if there is no row of that session, [`TapeError::Claimed`] if somebody has it; locks the row.
-    async fn lock_free(&self, client: &impl GenericClient, session: &SessionId) -> Result<(), Failure> {
-        let lock = self.sql("select from $schema.sessions where session = $1 for update");
-        client.query(&lock, &[&session.as_str()]).await?;
-        match self.holder(client, session).await? {
-            None => Ok(()),
-            Some(by) => Err(TapeError::Claimed { session: session.clone(), by }.into()),
-        }
-    }
-
-    fn writer(&self, tape: &Arc<Tape>) -> Box<dyn TapeWriter> {
-        Box::new(PgWriter::new(Arc::clone(&self.node), Arc::clone(tape)))
-    }
 }
 
 impl TapeStore for Postgres {
@@ -205,68 +139,11 @@ impl TapeStore for Postgres {
         after: Option<&Position>,
         notify: Notify,
     ) -> Result<Box<dyn TapeWriter>, TapeError> {
-        let exists = || TapeError::Exists { session: session.clone() };
-        let reserved = self.node.shared.reserve(session).map_err(|error| match error {
-            TapeError::Claimed { .. } => exists(),
-            other => other,
-        })?;
-        let (number, before, sum) = match after {
-            None => (1, Seq::ZERO, ""),
-            Some(position) => (position.part.number as i64 + 1, position.seq, position.sum.as_str()),
-        };
-        let (id, pid, name, lease) = self.me();
-        let epoch = self.node.pool.run("begin a session", async |client| {
-            let (session, before) = (session.as_str(), int(before));
-            let row = client
-                .query_opt(&self.sql(BEGIN), &[&session, &number, &before, &sum, &id, &pid, &name, &lease])
-                .await?;
-            let epoch: i64 = row.ok_or_else(exists)?.get(0);
-            // Rows that were committed while the statement waited for the lock were not seen by it.
-            let any = self.sql("select from $schema.entries where session = $1 limit 1");
-            if client.query_opt(&any, &[&session]).await?.is_some() {
-                client.execute(&self.sql(RELEASE), &[&session, &epoch]).await?;
-                return Err(exists().into());
-            }
-            Ok(epoch)
-        })?;
-        let state = State::new(epoch, TapeLines::after(session, "", before, sum), first_anchor(number));
-        let tape = Arc::new(Tape::new(session.clone(), notify, state));
-        reserved.open(&tape);
-        Ok(self.writer(&tape))
+        self.begin_tape(session, after, notify)
     }
 
     fn claim(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
-        let reserved = self.node.shared.reserve(session)?;
-        let (id, pid, name, lease) = self.me();
-        let (state, entries) = self.node.pool.run("claim a session", async |client| {
-            let deaths_max = self.node.shared.deaths_max;
-            let values: [&(dyn ToSql + Sync); 6] = [&session.as_str(), &id, &pid, &name, &lease, &deaths_max];
-            let claimed = client.query_opt(&self.sql(CLAIM), &values).await?;
-            let Some(claimed) = claimed else {
-                return Err(match self.holder(client, session).await? {
-                    Some(by) => TapeError::Claimed { session: session.clone(), by }.into(),
-                    // It was released between the two statements; its next caller has it.
-                    None => TapeError::Busy { waiting: 1 }.into(),
-                });
-            };
-            if claimed.get::<_, i32>(4) >= deaths_max {
-                let deadly = PostgresError::Deadly { session: session.clone(), deaths: claimed.get(4) };
-                let epoch: i64 = claimed.get(0);
-                client.execute(&self.sql(PARK), &[&session.as_str(), &epoch, &deadly.to_string()]).await?;
-                return Err(TapeError::from(deadly).into());
-            }
-            let loaded = self.load(client, session, &claimed).await;
-            if let Err(Failure::Told(_)) = &loaded {
-                client.execute(&self.sql(RELEASE), &[&session.as_str(), &claimed.get::<_, i64>(0)]).await?;
-            }
-            loaded
-        })?;
-        let damage = state.damage.clone();
-        let tape = Arc::new(Tape::new(session.clone(), notify, state));
-        reserved.open(&tape);
-        let mut loaded = LoadedTape::new(self.writer(&tape), entries);
-        loaded.read_only = damage;
-        Ok(loaded)
+        self.claim_tape(session, notify)
     }
 
     fn range(&self, session: &SessionId, from: Seq, through: Seq) -> Result<Vec<TapeEntry>, TapeError> {
@@ -408,8 +285,8 @@ impl TapeStore for Postgres {
         let of = of.map(SessionId::as_str);
         self.node.pool.run("read marks", async |client| {
             let rows = if mark == Mark::Claimed {
-                let sql = "select session, '' from $schema.sessions
-                    where expires > clock_timestamp() and ($1::text is null or session = $1) order by session";
+                let sql = "select s.session, '' from $schema.sessions s
+                    where not $free and ($1::text is null or s.session = $1) order by s.session";
                 client.query(&self.sql(sql), &[&of]).await?
             } else {
                 let sql = "select session, about from $schema.marks

@@ -13,32 +13,27 @@ use crate::{Postgres, pool::Failure};
 /// How many sessions a node shows, and how many those that wait and those that are parked.
 const SHOWN_MAX: i64 = 20;
 
-/// Nodes that joined, and others that have sessions, or had until a day ago. A lease of a session says as well that its node lives:
-/// that of the node may be renewed late.
+/// Nodes that joined, and others that have sessions.
 const NODES: &str = "
-select coalesce(n.node, s.node), coalesce(n.host, s.host), coalesce(n.pid, s.pid),
-    greatest(n.expires, s.expires) > clock_timestamp(),
-    extract(epoch from clock_timestamp() - n.since)::float8,
-    extract(epoch from clock_timestamp() - greatest(n.expires, s.expires))::float8
+select node, host, pid, expires > clock_timestamp(),
+    extract(epoch from clock_timestamp() - since)::float8, extract(epoch from clock_timestamp() - expires)::float8
 from $schema.nodes n
-full join (
-    select node, max(host) as host, max(pid) as pid, max(expires) as expires from $schema.sessions
-    where isfinite(expires) and expires > clock_timestamp() - interval '1 day' group by node) s on s.node = n.node
-order by 2, 1";
+where expires > clock_timestamp() - interval '1 day'
+    and (since is not null or exists (select from $schema.sessions s where s.node = n.node and s.expires > '-infinity'))
+order by host, node";
 
 /// Sessions with an owner, whether it lives or not, those that any node may take, and those that are parked: `$1` of each node and
-/// kind, with how many there are in all. A lease that is over while its node lives was given back, and the server not told.
+/// kind, with how many there are in all. What a node had that died more than a day ago has no owner.
 const SESSIONS: &str = "
 with inbox as materialized (
     select session, count(*) as messages from $schema.inbox where refused is null group by session),
 all_of_them as (
     select case when p.session is not null then 'parked'
-            when isfinite(s.expires) and (s.expires > clock_timestamp()
-                or s.expires > clock_timestamp() - interval '1 day' and not exists (
-                    select from $schema.nodes n where n.node = s.node and n.expires > clock_timestamp())) then 'owned'
+            when s.expires > '-infinity' and n.node is not null then 'owned'
             when i.session is not null or o.session is not null then 'waiting' end as kind,
         s.node, s.session, o.session is not null as is_open, coalesce(i.messages, 0) as messages
     from $schema.sessions s
+    left join $schema.nodes n on n.node = s.node and n.expires > clock_timestamp() - interval '1 day'
     left join inbox i on i.session = s.session
     left join $schema.marks o on o.mark = 'open' and o.session = s.session
     left join $schema.marks p on p.mark = 'parked' and p.session = s.session

@@ -26,13 +26,13 @@ use crate::{
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A session with no owner, in place of one that is free and, as is asked behind it, has no entry. The row is this transaction's.
-/// A node whose lease of that one is over finds it to be another's.
+/// A node that had that one finds it to be another's.
 const MAKE: &str = "
 insert into $schema.sessions as s (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
 values ($1, 1, 0, '', nextval('$schema.epochs'), '', 0, '', '-infinity')
 on conflict (session) do update
-set first_part = 1, after_seq = 0, after_sum = '', epoch = excluded.epoch, node = '', pid = 0, host = '', expires = excluded.expires
-where s.expires <= clock_timestamp()
+set first_part = 1, after_seq = 0, after_sum = '', epoch = excluded.epoch, node = '', pid = 0, host = '', expires = '-infinity'
+where $free and s.epoch = (select w.epoch from $schema.sessions w where w.session = s.session)
 returning session";
 
 /// Looks also at what was committed while [`MAKE`] waited for the row, which that statement does not see.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     actor::slot::{
-        Inner, Slot, Work,
+        ANSWER_WAIT, Inner, Slot, Work,
         waiter::{Found, Now, WAITERS_MAX, Waiter},
     },
     error::SendError,
@@ -30,7 +30,9 @@ impl Inner {
     /// What is published; `None` while the session is passive, and until its first incarnation has begun.
     pub(super) fn now(&self) -> Option<Now> {
         let inbox = self.inbox.as_ref()?;
-        Some(Now { state: inbox.published.state.clone()?, is_quiet: inbox.mailbox.is_empty() })
+        let mailbox = &inbox.mailbox;
+        let (is_quiet, is_taken_up) = (mailbox.is_empty(), mailbox.is_recovered() || mailbox.refusal().is_some());
+        Some(Now { state: inbox.published.state.clone()?, is_quiet, is_taken_up })
     }
 }
 
@@ -98,10 +100,19 @@ impl Slot {
         }
     }
 
-    /// Returns when the session is awake: an incarnation of its actor takes work.
+    /// Returns when the session is awake: an incarnation of its actor takes work, and its recovery is on the tape. A disk that takes
+    /// longer than [`ANSWER_WAIT`] for that holds nobody up.
     pub(crate) async fn answers(self: &Arc<Self>) -> Result<(), SendError> {
+        match tokio::time::timeout(ANSWER_WAIT, self.looked_at(|now| now.is_taken_up)).await {
+            Ok(answer) => answer,
+            Err(_) => self.looked_at(|_| true).await,
+        }
+    }
+
+    /// Returns when the actor, in one of its next rounds, finds that it is so.
+    async fn looked_at(self: &Arc<Self>, is_so: fn(&Now) -> bool) -> Result<(), SendError> {
         loop {
-            let (waiter, _caller, answer) = Waiter::new(true, |_| Some(Ok(())));
+            let (waiter, _caller, answer) = Waiter::new(true, move |now| is_so(now).then_some(Ok(())));
             self.leave_at_once(waiter)?;
             if let Ok(found) = answer.await {
                 return found;

@@ -19,11 +19,14 @@ pub(crate) struct Now {
     pub(crate) state: Arc<State>,
     /// Whether no command and no report waits or is in hand.
     pub(crate) is_quiet: bool,
+    /// Whether the recovery of this incarnation is on the tape, or the disk refused it.
+    pub(crate) is_taken_up: bool,
 }
 
 impl Now {
     pub(super) fn is(&self, other: &Now) -> bool {
-        Arc::ptr_eq(&self.state, &other.state) && self.is_quiet == other.is_quiet
+        let of = |now: &Now| (now.is_quiet, now.is_taken_up);
+        Arc::ptr_eq(&self.state, &other.state) && of(self) == of(other)
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -71,8 +72,45 @@ async fn a_stream_shows_what_came_to_the_tape_behind_a_stop() {
             finished += usize::from(matches!(event.kind, EventKind::CallFinished { .. }));
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), shown).await.expect("the call's end is shown");
+    tokio::time::timeout(Duration::from_secs(60), shown).await.expect("the call's end is shown");
     assert!(runtime.shutdown().await.is_empty());
+}
+
+/// A session is open once the tape has it that its turn, which was cut off, is taken up: not while that is on its way. One whose disk
+/// refuses that is open all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_open_once_the_turn_that_was_cut_off_is_taken_up() {
+    for refuses in [false, true] {
+        let own = Own::new();
+        let engine = Engine::of(Kept::Own(own.clone()));
+        let (runtime, tools) = engine.start().await;
+        let session = runtime.create(engine.options()).await.unwrap();
+        session.prompt("call gate").await.unwrap();
+        tools.gate.is_running().await;
+        assert!(runtime.shutdown().await.is_empty());
+        let last = session.peek().await.unwrap().seq;
+
+        let runtime = engine.builder().without_auto_resume().start().await.unwrap();
+        own.refuse(refuses);
+        own.hold(true);
+        let mut opens = Box::pin(runtime.open(session.id()));
+        let mut is_pending = async || assert!(futures_util::poll!(&mut opens).is_pending(), "it is open");
+        while own.outstanding.load(Ordering::SeqCst) == 0 {
+            is_pending().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The actor has the time for many rounds.
+        for _ in 0..50 {
+            is_pending().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        own.hold(false);
+        let session = tokio::time::timeout(Duration::from_secs(60), opens).await.expect("it is open").unwrap();
+        assert_eq!(session.state().await.unwrap().seq > last, !refuses);
+        own.refuse(false);
+        session.wait().await.unwrap();
+        assert!(runtime.shutdown().await.is_empty());
+    }
 }
 
 /// What a session writes when it comes up with other rules of its host begins no turn: it is not listed as open.

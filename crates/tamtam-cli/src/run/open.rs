@@ -278,7 +278,7 @@ async fn take_up(
     if let Some(choice) = switch_to.filter(|_| !is_own_again) {
         or_shut_down(&runtime, session.switch_agent(choice).await).await?;
     }
-    let opened = or_shut_down(&runtime, taken_up(&session, before).await).await?.seq;
+    let opened = or_shut_down(&runtime, session.state().await).await?.seq;
     let asked = before
         .open
         .iter()
@@ -494,22 +494,4 @@ pub(super) async fn or_shut_down<T, E: Into<Failure>>(runtime: &Runtime, done: R
 /// Whether somebody can be asked: a program with `--json`, or a person at a terminal.
 pub(crate) fn audience(json: bool) -> Audience {
     if json || view::is_interactive() { Audience::Someone } else { Audience::Nobody }
-}
-
-/// The last entry of the session with which it was taken up. A turn that was cut off is taken up by an entry of its own, and where the
-/// disk is slow the session is open before the tape has it; it is waited for a while.
-async fn taken_up(session: &Session, before: &State) -> Result<State, SendError> {
-    let is_taken_up = async {
-        loop {
-            let state = session.state().await?;
-            if before.turn.is_none() || state.seq > before.seq {
-                return Ok(state);
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    match tokio::time::timeout(Duration::from_secs(10), is_taken_up).await {
-        Ok(state) => state,
-        Err(_) => session.state().await,
-    }
 }

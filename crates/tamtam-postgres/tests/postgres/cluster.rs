@@ -12,7 +12,7 @@ use tamtam_postgres::{Cluster, MessageProgress, PostgresError, PostgresOptions, 
 
 use crate::{
     engines::claims::deaf,
-    ownership::{leases_end, rows},
+    ownership::{all_are_free, all_died, rows, stolen},
     processes::{CHILD, Process},
     server::{comes_true, shared, sql},
     sessions::{
@@ -116,8 +116,9 @@ async fn an_inbox_that_is_full_refuses_and_says_so() {
     let one = join(&options, "one").await;
     one.runtime.create(one.engine.options()).await.unwrap();
     let fill = format!(
-        "update {0}.sessions set node = 'thief', expires = 'infinity'; \
-         insert into {0}.inbox (session, message, what, body) select 's', 'm' || n, 'send', '' from generate_series(1, 1024) n",
+        "{}; insert into {}.inbox (session, message, what, body)
+         select 's', 'm' || n, 'send', '' from generate_series(1, 1024) n",
+        stolen(&options.schema),
         options.schema
     );
     tokio::task::spawn_blocking(move || sql(&shared().address(), &fill)).await.unwrap();
@@ -183,7 +184,7 @@ async fn a_refused_message_is_accepted_again_and_a_wait_ends_where_its_session_i
     let one = join(&options, "one").await;
     one.runtime.create(one.engine.options()).await.unwrap();
     let schema = &options.schema;
-    ask_server(format!("update {schema}.sessions set node = 'thief', expires = 'infinity'")).await;
+    ask_server(stolen(schema)).await;
     let hello = || Message::user("hello").with_id("m".into());
     let sent = one.cluster.send(&id(), hello(), Delivery::Queue).await.unwrap();
     ask_server(format!("update {schema}.inbox set refused = 'not now', body = ''")).await;
@@ -268,12 +269,12 @@ async fn a_session_that_was_left_alone_is_tried_again_without_a_look() {
     one.runtime.create(one.engine.options()).await.unwrap();
     one.runtime.passivate(&id()).await.unwrap();
     let schema = &options.schema;
-    ask_server(format!("update {schema}.sessions set node = 'thief', expires = 'infinity'")).await;
+    ask_server(stolen(schema)).await;
     let sent = one.cluster.send(&id(), "hello", Delivery::Queue).await.unwrap();
     // As by a newer node.
     ask_server(format!("update {schema}.inbox set body = 'new' || body")).await;
-    let ends = leases_end(schema, "'-infinity'");
-    ask_server(format!("{ends}; select pg_notify('tamtam_inbox_{schema}', '')")).await;
+    let free = all_are_free(schema);
+    ask_server(format!("{free}; select pg_notify('tamtam_inbox_{schema}', '')")).await;
     let session = one.runtime.session(&id());
     assert!(tokio::task::spawn_blocking(move || comes_true(|| session.is_awake())).await.unwrap());
     ask_server(format!("update {schema}.inbox set body = substr(body, 4)")).await;
@@ -314,8 +315,8 @@ async fn a_session_whose_node_died_is_taken_when_its_lease_ends() {
     let session = one.runtime.create(one.engine.options()).await.unwrap();
     session.prompt("hang").await.unwrap();
     drop(one.cluster);
-    let dies = "update $schema.sessions set epoch = nextval('$schema.epochs'), node = 'dead',
-        expires = clock_timestamp() + interval '2 s'";
+    let dies = "insert into $schema.nodes values ('dead', '', 0, null, clock_timestamp() + interval '2 s');
+        update $schema.sessions set epoch = nextval('$schema.epochs'), node = 'dead'";
     ask_server(dies.replace("$schema", &options.schema)).await;
     let two = join(&options, "two").await;
     let there = two.runtime.session(&id());
@@ -371,8 +372,7 @@ async fn a_turn_that_kills_two_nodes_waits_at_the_third() {
     drop(one.cluster);
     let mut heir = Process::of("cluster::heir", &options);
     // Its death: the lease is over, and nothing of it is heard again.
-    let dies = leases_end(&options.schema, "clock_timestamp()");
-    ask_server(dies).await;
+    ask_server(all_died(&options.schema)).await;
     let heir = tokio::task::spawn_blocking(move || {
         assert_eq!(heir.hear(u64::MAX).as_deref(), Some("resumed"));
         heir.signal("-KILL");

@@ -92,10 +92,7 @@ async fn a_session_that_is_lost_in_mid_call_comes_to_rest() {
     let before = on_tape(&options).await;
     let waits = tokio::spawn(async move { receipt.wait().await });
 
-    let stolen = format!(
-        "update {0}.sessions set epoch = nextval('{0}.epochs'), node = 'thief', expires = 'infinity'",
-        options.schema
-    );
+    let stolen = crate::ownership::stolen(&options.schema);
     tokio::task::spawn_blocking(move || sql(&shared().address(), &stolen)).await.unwrap();
     let told = tokio::time::timeout(Duration::from_secs(60), waits).await.expect("who waits is told");
     let SendError::Storage(TapeError::Claimed { by, .. }) = told.unwrap().unwrap_err() else {

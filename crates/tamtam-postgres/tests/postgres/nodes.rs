@@ -86,13 +86,16 @@ async fn the_tree_shows_all_nodes_with_their_sessions_and_what_waits() {
     parked.await.unwrap().unwrap();
     let schema = options.schema.clone();
     let others = format!(
-        "insert into {schema}.sessions (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
-         select 'x' || n, 1, 0, '', 0, 'x', 9, E'no\\x07t', clock_timestamp() + interval '1 h' from generate_series(10, 35) n;
-         -- One that is not shown, what a node that died two days ago had, and one that a live node gave back to a server that was away.
+        "insert into {schema}.nodes values ('x', E'no\\x07t', 9, null, clock_timestamp() + interval '1 h'),
+             ('y', 'old', 8, clock_timestamp() - interval '9 days', clock_timestamp() - interval '2 days');
+         insert into {schema}.sessions (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
+         select 'x' || n, 1, 0, '', 0, 'x', 9, '', 'infinity' from generate_series(10, 35) n;
+         -- One that is not shown, what a node that died two days ago had, and one that a live node gave back.
          insert into {schema}.marks values ('hidden', 'x10', '', '');
-         insert into {schema}.sessions select 'old', 1, 0, '', 0, 'y', 8, 'old', clock_timestamp() - interval '2 days';
-         insert into {schema}.sessions
-         select 'back', 1, 0, '', 0, node, pid, host, clock_timestamp() - interval '1 s' from {schema}.nodes where host = 'one'"
+         insert into {schema}.sessions (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
+         values ('old', 1, 0, '', 0, 'y', 8, '', 'infinity');
+         insert into {schema}.sessions (session, first_part, after_seq, after_sum, epoch, node, pid, host, expires)
+         select 'back', 1, 0, '', 0, node, pid, '', '-infinity' from {schema}.nodes where host = 'one'"
     );
     let joined = |tree: &ClusterTree| has(tree, "one", |_| true) && has(tree, "two", |_| true);
     comes(&two, "both joined", joined).await;

@@ -35,7 +35,7 @@ pub(crate) fn take_over(
 ) -> (Box<dyn TapeWriter>, Vec<TapeEntry>) {
     let mut taken = None;
     let is_taken = || {
-        ends.into_iter().for_each(let_leases_end);
+        ends.into_iter().for_each(free_all);
         match store.claim(&id("s"), notify.clone()) {
             Ok(loaded) => taken = Some((loaded.tape, loaded.entries)),
             Err(TapeError::Claimed { .. } | TapeError::Busy { .. }) => {}
@@ -47,18 +47,31 @@ pub(crate) fn take_over(
     taken.unwrap()
 }
 
-/// The statement that sets when the leases of a database end. It locks the rows in the order of their names, as the library does:
-/// in another order, it and a heartbeat of several sessions may wait for each other.
-pub(crate) fn leases_end(schema: &str, when: &str) -> String {
+/// The statement that frees all sessions of a database. It locks the rows in the order of their names, as the library does: in another
+/// order, it and a release of several sessions may wait for each other.
+pub(crate) fn all_are_free(schema: &str) -> String {
     format!(
         "with held as materialized (select session from {schema}.sessions order by session for no key update)
-        update {schema}.sessions s set expires = {when} from held h where s.session = h.session"
+        update {schema}.sessions s set expires = '-infinity' from held h where s.session = h.session"
     )
 }
 
-/// Ends the leases of a database, as if nobody had renewed them for long.
-pub(crate) fn let_leases_end(schema: &str) {
-    sql(&shared().address(), &leases_end(schema, "'-infinity'"));
+/// Frees all sessions of a database, as if their owner had given them back and did not know.
+pub(crate) fn free_all(schema: &str) {
+    sql(&shared().address(), &all_are_free(schema));
+}
+
+/// The statement that ends the leases of all nodes, as if nobody had renewed them.
+pub(crate) fn all_died(schema: &str) -> String {
+    format!("update {schema}.nodes set expires = clock_timestamp()")
+}
+
+/// The statement that gives all sessions of a database to a node that lives for ever and does nothing.
+pub(crate) fn stolen(schema: &str) -> String {
+    format!(
+        "insert into {schema}.nodes values ('thief', '', 0, null, 'infinity');
+        update {schema}.sessions set epoch = nextval('{schema}.epochs'), node = 'thief', expires = 'infinity'"
+    )
 }
 
 /// The numbers of a tape's rows, past the store.
@@ -97,7 +110,7 @@ fn a_stale_owner_is_refused_at_its_append_and_its_release_strips_nothing() {
     let (one, two) = nodes(&options);
     let mut old = Tape::create(&one, "s");
     old.append(&entries(1..=2)).unwrap();
-    let_leases_end(&options.schema);
+    free_all(&options.schema);
     let (mut new, read) = Tape::load(&two, "s");
     assert_eq!(read, entries(1..=2));
 
@@ -120,8 +133,7 @@ fn a_stale_owner_is_told_by_its_heartbeat_before_it_appends() {
     let mut old = Tape::create(&one, "s");
     old.append(&entries(1..=2)).unwrap();
     // Another owner, as if the heartbeats of the first had not come through.
-    let stolen = "set epoch = nextval('$.epochs'), node = 'thief', expires = 'infinity'".replace('$', &options.schema);
-    sql(&shared().address(), &format!("update {}.sessions {stolen}", options.schema));
+    sql(&shared().address(), &stolen(&options.schema));
     // An append of nothing asks nobody: the heartbeat is what was told.
     let mut told = None;
     assert!(comes_true(|| {
@@ -135,7 +147,8 @@ fn a_stale_owner_is_told_by_its_heartbeat_before_it_appends() {
     assert!(matches!(two.claim(&id("s"), deaf()), Err(TapeError::Claimed { .. })));
 }
 
-/// The heartbeats of a node keep all of its sessions, for longer than a lease and without an append.
+/// The heartbeats of a node keep all of its sessions, for longer than a lease and without an append. They write no row of a session: under
+/// a transaction that somebody holds open, each append would walk over all that was ever written.
 #[test]
 fn a_node_that_lives_keeps_what_it_has() {
     let options = shared().database().lease(Duration::from_millis(400));
@@ -143,18 +156,118 @@ fn a_node_that_lives_keeps_what_it_has() {
     // The first append connects, and what a node has then gets new epochs.
     Tape::create(&one, "first").append(&[entry(1)]).unwrap();
     let tapes: Vec<Tape> = (0..20).map(|n| Tape::create(&one, &format!("s{n:02}"))).collect();
-    let ask = |what: &str| {
-        sql(&shared().address(), &format!("select {what} from {}.sessions where session <> 'first'", options.schema))
-    };
-    let epochs = ask("string_agg(epoch::text, ' ' order by session)");
+    let ask = |what: &str| sql(&shared().address(), &what.replace("$.", &format!("{}.", options.schema)));
+    // Where a row is, and who wrote it: a row that is written again is another one.
+    let written = || ask("select session, ctid, xmin, epoch from $.sessions where session <> 'first' order by session");
+    let before = written();
     for _ in 0..5 {
-        let now = ask("max(expires)").remove(0);
-        assert!(comes_true(|| ask(&format!("min(expires) > '{now}'")) == ["t"]));
+        let now = ask("select expires from $.nodes where host = 'one'").remove(0);
+        assert!(comes_true(|| ask(&format!("select expires > '{now}' from $.nodes where host = 'one'")) == ["t"]));
+        assert!(matches!(two.claim(&id("s07"), deaf()), Err(TapeError::Claimed { .. })));
     }
-    assert_eq!(ask("string_agg(epoch::text, ' ' order by session)"), epochs);
+    assert_eq!((before.len(), written()), (20, before));
     drop(tapes);
     assert!(one.settle(LONG));
     assert_eq!(two.claimed_sessions().unwrap(), []);
+}
+
+/// A node with more sessions than one heartbeat looks at hears of each that another took.
+#[test]
+fn a_node_with_many_sessions_hears_of_each_that_it_lost() {
+    let options = shared().database().lease(Duration::from_millis(400));
+    let store = Postgres::open(&options).unwrap();
+    let made = |from: usize| {
+        let names = (from..1_100).step_by(4).map(|n| format!("s{n:04}"));
+        names.map(|name| (name.clone(), Tape::create(&store, &name))).collect::<Vec<_>>()
+    };
+    let mut tapes: BTreeMap<String, Tape> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|from| scope.spawn(move || made(from))).collect();
+        all.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    });
+    let taken = ["s0000", "s0511", "s0512", "s1023", "s1024", "s1099"];
+    let names = taken.map(|name| format!("'{name}'")).join(", ");
+    sql(&shared().address(), &format!("{} where session in ({names})", stolen(&options.schema)));
+    // An append of nothing asks nobody.
+    let is_lost = |tape: &mut Tape| matches!(tape.tape.append(&[]), Appended::Now(Err(TapeError::Claimed { .. })));
+    assert!(comes_true(|| taken.iter().all(|name| is_lost(tapes.get_mut(*name).unwrap()))));
+    let lost = tapes.values_mut().filter_map(|tape| is_lost(tape).then_some(()));
+    assert_eq!(lost.count(), taken.len());
+}
+
+/// A server that refuses a release, for a moment: the session is free once it does not, although its node lives on.
+#[test]
+fn a_session_that_could_not_be_given_back_is_given_back_later() {
+    let options = shared().database().lease(Duration::from_millis(400));
+    let (one, two) = nodes(&options);
+    let (tape, stays) = (Tape::create(&one, "s"), Tape::create(&one, "stays"));
+    let alter = |what| sql(&shared().address(), &format!("alter table {}.sessions {what}", options.schema));
+    alter("add constraint stuck check (expires > '-infinity')");
+    drop(tape);
+    assert!(one.settle(LONG));
+    assert!(matches!(two.claim(&id("s"), deaf()), Err(TapeError::Claimed { .. })));
+    alter("drop constraint stuck");
+    assert!(comes_true(|| two.claimed_sessions().unwrap() == [id("stays")]));
+    assert!(two.claim(&id("s"), deaf()).is_ok());
+    drop(stays);
+}
+
+/// A node whose statement looked before another node came, and then waited for the row: it finds the session taken, although it has
+/// never seen that the other lives.
+#[test]
+fn a_claim_that_waited_does_not_take_a_session_from_an_owner_it_did_not_see() {
+    for has_entries in [true, false] {
+        let options = shared().database();
+        let name = format!("late-{}", options.schema);
+        let (first, late) = (Postgres::open(&options).unwrap(), Postgres::open(&options.clone().node(&name)).unwrap());
+        let mut tape = Tape::create(&first, "s");
+        if has_entries {
+            tape.append(&[entry(1)]).unwrap();
+        }
+        drop(tape);
+        assert!(first.settle(LONG));
+        // So that it has connections, and lives.
+        drop(Tape::create(&late, "other"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (client, connection) =
+            runtime.block_on(tokio_postgres::connect(&shared().address(), tokio_postgres::NoTls)).unwrap();
+        runtime.spawn(connection);
+        let run = |sql: &str| runtime.block_on(client.batch_execute(&sql.replace("$", &options.schema))).unwrap();
+        run("begin; select from $.sessions where session = 's' for update");
+        let claimed = std::thread::scope(|scope| {
+            let claim = scope.spawn(|| match has_entries {
+                true => late.claim(&id("s"), deaf()).map(drop),
+                false => late.begin(&id("s"), None, deaf()).map(drop),
+            });
+            let waits = format!(
+                "select count(*) from pg_stat_activity where application_name = '{name}' and wait_event_type = 'Lock'"
+            );
+            assert!(comes_true(|| sql(&shared().address(), &waits) == ["1"]));
+            run(&format!("{} where session = 's'; commit", stolen("$")));
+            claim.join().unwrap()
+        });
+        match claimed {
+            Err(TapeError::Claimed { by, .. }) if has_entries => assert_eq!(by.owner, "thief"),
+            Err(TapeError::Exists { .. }) if !has_entries => {}
+            other => panic!("it is the thief's: {other:?}"),
+        }
+    }
+}
+
+/// While nodes are updated one after the other, a session that one of the version before has is left to it until its lease is over.
+#[test]
+fn a_session_of_a_node_of_the_version_before_is_its_own_while_its_lease_lasts() {
+    let options = shared().database();
+    let store = Postgres::open(&options).unwrap();
+    drop(Tape::create(&store, "s"));
+    assert!(store.settle(LONG));
+    let had = "update $.sessions set node = 'before', expires = clock_timestamp() + interval '1 h'";
+    sql(&shared().address(), &had.replace('$', &options.schema));
+    assert!(matches!(store.begin(&id("s"), None, deaf()), Err(TapeError::Exists { .. })));
+    assert!(matches!(store.claim(&id("s"), deaf()), Err(TapeError::Claimed { by, .. }) if by.owner == "before"));
+    assert_eq!(store.claimed_sessions().unwrap(), [id("s")]);
+    let over = "update $.sessions set expires = clock_timestamp()";
+    sql(&shared().address(), &over.replace('$', &options.schema));
+    store.claim(&id("s"), deaf()).unwrap();
 }
 
 /// How often the session of the test below changes hands: 200 times, or as often as `TAMTAM_HAND_OVERS` says.
@@ -242,7 +355,7 @@ fn hand_overs_under_load_lose_and_double_nothing() {
 fn a_session_that_its_nodes_die_of_is_parked_and_stays_usable() {
     let options = shared().database().lease(Duration::from_secs(3600)).deaths_max(2);
     // Nobody renewed its lease: as after a death.
-    let dies = || sql(&shared().address(), &leases_end(&options.schema, "clock_timestamp()"));
+    let dies = || sql(&shared().address(), &all_died(&options.schema));
     let open = || Postgres::open(&options).unwrap();
     let first = open();
     let mut tape = Tape::create(&first, "s");

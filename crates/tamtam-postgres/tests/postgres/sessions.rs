@@ -20,7 +20,7 @@ use tamtam::{
 };
 use tamtam_postgres::{Postgres, PostgresOptions};
 
-use crate::{ownership::let_leases_end, server::shared};
+use crate::{ownership::free_all, server::shared};
 use harness::{Engine, Keeps, count, reply, say, seen, until};
 
 impl Keeps for Postgres {
@@ -89,7 +89,7 @@ async fn a_node_that_lost_a_session_says_so_and_writes_nothing() {
     say(&session, "before").await;
     // The turn is over on the tape; a mark of it may be on its way.
     assert!(one.kept.settle(Duration::from_secs(60)));
-    tokio::task::spawn_blocking(move || let_leases_end(&options.schema)).await.unwrap();
+    tokio::task::spawn_blocking(move || free_all(&options.schema)).await.unwrap();
 
     let there = second.open(session.id()).await.unwrap();
     assert_eq!(say(&there, "there").await, "re there");

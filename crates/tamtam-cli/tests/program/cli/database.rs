@@ -46,7 +46,7 @@ fn the_doctor_says_what_a_database_lacks_and_what_mends_it() {
     assert!(unknown.ends_with("name the file with the certificate of its authority: sslrootcert=FILE"), "{unknown}");
 
     let old = look(&database);
-    let mend = "encrypted (TLSv1.3): schema tamtam is of version 0, this tamtam needs 6: run `tamtam postgres migrate` as its owner";
+    let mend = "encrypted (TLSv1.3): schema tamtam is of version 0, this tamtam needs 7: run `tamtam postgres migrate` as its owner";
     assert!(old.starts_with("no: ") && old.ends_with(mend), "{old}");
     let made = lab.run(&["postgres", "migrate", "--postgres", &database]);
     assert!(made.code == 0 && made.stdout.contains("the tables are made"), "{made:?}");
@@ -81,7 +81,7 @@ fn the_doctor_says_what_a_database_lacks_and_what_mends_it() {
 
     sql(&server.address(), "insert into tamtam.migrations (version) values (99)");
     let newer = look(&database);
-    assert!(newer.ends_with("schema tamtam is of version 99, this library knows up to 6: update this host"), "{newer}");
+    assert!(newer.ends_with("schema tamtam is of version 99, this library knows up to 7: update this host"), "{newer}");
 }
 
 /// The one in the configuration is looked at, and one that takes connections and says nothing holds the command up for seconds.
