@@ -98,7 +98,7 @@ impl Session {
             // The end is in the state before listeners are told of it. The actor answers this after it has told them; a session that
             // sleeps or was stopped meanwhile has told them, and is not woken.
             if answer.is_ok() && slot.is_awake() {
-                drop(slot.answers().await);
+                drop(slot.next_round().await);
             }
             answer
         });

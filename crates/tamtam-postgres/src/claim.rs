@@ -74,7 +74,7 @@ impl Postgres {
             Some(position) => (position.part.number as i64 + 1, position.seq, position.sum.as_str()),
         };
         let (id, pid, name) = self.me();
-        let begun = self.node.pool.run("begin a session", async |client| {
+        let epoch = self.node.pool.run("begin a session", async |client| {
             self.live(client).await?;
             let (session, before) = (session.as_str(), int(before));
             let row = client.query_opt(&self.sql(BEGIN), &[&session, &number, &before, &sum, &id, &pid, &name]).await?;
@@ -86,8 +86,7 @@ impl Postgres {
                 return Err(exists().into());
             }
             Ok(epoch)
-        });
-        let epoch = self.claimed(begun)?;
+        })?;
         let state = State::new(epoch, TapeLines::after(session, "", before, sum), first_anchor(number));
         let tape = Arc::new(Tape::new(session.clone(), notify, state));
         reserved.open(&tape);
@@ -97,16 +96,16 @@ impl Postgres {
     pub(crate) fn claim_tape(&self, session: &SessionId, notify: Notify) -> Result<LoadedTape, TapeError> {
         let reserved = self.node.shared.reserve(session)?;
         let (id, pid, name) = self.me();
-        let claimed = self.node.pool.run("claim a session", async |client| {
+        let (state, entries) = self.node.pool.run("claim a session", async |client| {
             self.live(client).await?;
             let deaths_max = self.node.shared.deaths_max;
             let values: [&(dyn ToSql + Sync); 5] = [&session.as_str(), &id, &pid, &name, &deaths_max];
             let claimed = client.query_opt(&self.sql(CLAIM), &values).await?;
             let Some(claimed) = claimed else {
                 return Err(match self.holder(client, session).await? {
-                    Some(by) => TapeError::Claimed { session: session.clone(), by }.into(),
-                    // It was released between the two statements; its next caller has it.
-                    None => TapeError::Busy { waiting: 1 }.into(),
+                    Some(by) if by.owner != id => TapeError::Claimed { session: session.clone(), by }.into(),
+                    // It was released between the two statements, or a try whose answer was lost has claimed it; its next caller has it.
+                    _ => TapeError::Busy { waiting: 1 }.into(),
                 });
             };
             if claimed.get::<_, i32>(4) >= deaths_max {
@@ -120,8 +119,7 @@ impl Postgres {
                 client.execute(&self.sql(RELEASE), &[&session.as_str(), &claimed.get::<_, i64>(0)]).await?;
             }
             loaded
-        });
-        let (state, entries) = self.claimed(claimed)?;
+        })?;
         let damage = state.damage.clone();
         let tape = Arc::new(Tape::new(session.clone(), notify, state));
         reserved.open(&tape);
@@ -140,30 +138,11 @@ impl Postgres {
         if !shared.is_sure_to_live() {
             let sent = Instant::now();
             let (id, pid, name) = self.me();
-            let values: [&(dyn ToSql + Sync); 5] =
-                [&id, &name, &pid, &shared.lease.as_secs_f64(), &shared.is_in_cluster()];
+            let values: [&(dyn ToSql + Sync); 5] = [&id, &name, &pid, &shared.lease.as_secs_f64(), &None::<bool>];
             let was_over = client.query_one(&self.sql(BEAT), &values).await?.get(0);
             shared.beaten(sent, was_over);
         }
         Ok(())
-    }
-
-    /// What a claim came to. Where nobody can say whether the row has it, the node looks with its next heartbeat.
-    fn claimed<T>(&self, claimed: Result<T, TapeError>) -> Result<T, TapeError> {
-        let is_told = |error: &TapeError| {
-            matches!(
-                error,
-                TapeError::Claimed { .. }
-                    | TapeError::Exists { .. }
-                    | TapeError::Missing { .. }
-                    | TapeError::Busy { .. }
-            )
-        };
-        claimed.inspect_err(|error| {
-            if !is_told(error) {
-                self.node.shared.owe();
-            }
-        })
     }
 
     /// Who has a session, by its row; `None` if it is free.

@@ -81,7 +81,7 @@ pub enum MessageProgress {
 /// [`send`](Cluster::send) may be called on any node. The committed row is the receipt; the node that has the session, or the first
 /// one that gets there if none has it, gives it to the session under the same id. What the session then does with it is what it does
 /// in one process: delivery, order, steering and ids. A session that is free and has an open turn, such as one whose node was killed
-/// or drained, is taken up too, once its lease is over.
+/// or drained, is taken up too, once the lease of its node is over.
 ///
 /// All runtimes that share the database should join: messages for a session that is awake in one that did not wait until it sleeps
 /// there. Text deltas and events stay local to the node that has the session; what a session said is read from its tape on any node.
@@ -160,8 +160,8 @@ impl Cluster {
         self.accept(session, MessageId::new(), ABORT, body).await
     }
 
-    /// Ends this node's part, as dropping it does, and returns when the node is no longer shown in the [`tree`](Cluster::tree); after
-    /// 10 s without that if the server gives no answer. A process that ends without it is shown as gone for a day. Drain and shut
+    /// Ends this node's part, as dropping it does, and returns when the node is no longer shown in the [`tree`](Cluster::tree), unless its
+    /// store is in another cluster or still has sessions; after 10 s without that if the server gives no answer. A process that ends without it is shown as gone for a day. Drain and shut
     /// the runtime down before. A dropped future has left, in the background. A second call returns at once.
     pub async fn leave(&self) {
         self.tasks.iter().for_each(AbortHandle::abort);

@@ -1,6 +1,6 @@
-//! The heartbeat of a node: it renews the one row of the node, gives back what a row says too much, and asks which sessions are still
-//! its own: all of them where its lease was over, and else some, in turns. An append is what decides; this is how a node hears of it
-//! that appends nothing.
+//! The heartbeat of a node: it renews the one row of the node, and asks which sessions are still its own: all of them where its lease was
+//! over, and else some, in turns. An append is what decides; this is how a node hears of it that appends nothing. Once in a lease it
+//! frees what the rows say that it has and it does not know, so that no session is kept from others by a node that lives.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,9 +13,10 @@ use tokio_postgres::{Client, Row, types::ToSql};
 
 use crate::{
     PostgresError,
-    keeper::{Keeper, Link, answered, claims},
+    keeper::{Keeper, answered, claims},
+    pool::STATEMENT_MAX,
     schema::in_schema,
-    statements::{FREE, HOLDERS},
+    statements::HOLDERS,
     tape::Tape,
 };
 
@@ -23,49 +24,55 @@ use crate::{
 const LOOKED_AT_MAX: usize = 512;
 
 impl Keeper {
-    /// Renews the lease of the node, gives back what it could not, and finds what another node has by now.
+    /// Renews the lease of the node, finds what another node has by now, and gives back what this one does not know.
     pub(crate) async fn beat(&mut self) -> Result<(), PostgresError> {
         match self.renew().await {
+            Ok(()) => self.waits.drain(..).for_each(|waits| _ = waits.send(())),
             Err(error) if error.is_unreachable() => return Err(error),
             // Where it was refused, the next heartbeat or claim decides.
-            Ok(()) | Err(_) => {}
+            Err(_) => {}
         }
-        for waits in self.waits.drain(..) {
-            let _ = waits.send(());
+        self.look_after().await?;
+        if Instant::now() >= self.next_free {
+            match self.free().await {
+                Err(error) if error.is_unreachable() => return Err(error),
+                Ok(()) | Err(_) => self.next_free = Instant::now() + self.shared.lease,
+            }
         }
-        self.look_after().await
+        Ok(())
     }
 
     async fn renew(&self) -> Result<(), PostgresError> {
         let (sent, shared, link) = (Instant::now(), &self.shared, self.link()?);
         let (pid, seconds) = (i64::from(std::process::id()), shared.lease.as_secs_f64());
-        let values: [&(dyn ToSql + Sync); 5] = [&shared.id, &shared.name, &pid, &seconds, &shared.is_in_cluster()];
+        let is_in_cluster = Some(shared.is_in_cluster());
+        let values: [&(dyn ToSql + Sync); 5] = [&shared.id, &shared.name, &pid, &seconds, &is_in_cluster];
         let row = answered(link.client.query_one(&link.beat, &values)).await?;
         shared.beaten(sent, row.map_err(|error| self.refusal("renew the lease", &error))?.get(0));
-        if shared.take_owes() {
-            self.free(link).await.inspect_err(|_| shared.owe())?;
-        }
         Ok(())
     }
 
     /// Frees what the rows say that this node has, and it does not know.
-    async fn free(&self, link: &Link) -> Result<(), PostgresError> {
-        let refused = |error| self.refusal("give sessions back", &error);
+    async fn free(&self) -> Result<(), PostgresError> {
+        let (link, refused) = (self.link()?, |error| self.refusal("give sessions back", &error));
         // What is claimed from now on has a later epoch, and what was before is among the names.
         let now = in_schema("select nextval('$schema.epochs')", &self.shared.schema);
         let now: i64 = answered(link.client.query_one(&now, &[])).await?.map_err(refused)?.get(0);
-        let (sql, names) = (in_schema(FREE, &self.shared.schema), self.shared.names());
-        answered(link.client.execute(&sql, &[&self.shared.id, &names, &now])).await?.map_err(refused)?;
+        let names = self.shared.names();
+        answered(link.client.execute(&link.free, &[&self.shared.id, &names, &now])).await?.map_err(refused)?;
         Ok(())
     }
 
     /// Looks whether sessions are still this node's. What another one has by now is lost.
     async fn look_after(&mut self) -> Result<(), PostgresError> {
-        let was_over = self.shared.take_was_over();
         let mut tapes = self.shared.held();
-        if !was_over && tapes.len() > LOOKED_AT_MAX {
+        // A claim that looked while the lease was over may wait at the server for as long as a statement may take.
+        let in_turns = tapes.len() > LOOKED_AT_MAX && !self.shared.was_over(STATEMENT_MAX);
+        if in_turns {
             tapes.retain(|tape| self.looked_at.as_ref().is_none_or(|last| tape.session > *last));
-            self.looked_at = tapes.get(LOOKED_AT_MAX - 1).map(|tape| tape.session.clone());
+        }
+        let last = tapes.get(LOOKED_AT_MAX - 1).filter(|_| in_turns).map(|tape| tape.session.clone());
+        if in_turns {
             tapes.truncate(LOOKED_AT_MAX);
         }
         let (names, epochs) = claims(tapes.iter());
@@ -78,12 +85,12 @@ impl Keeper {
             let lost: Vec<_> = tapes.iter().filter(is_lost).map(Arc::clone).collect();
             self.lose(&link.client, &lost).await
         };
-        let looked = looked.await;
-        if was_over && looked.is_err() {
-            // All of them are to be looked at again.
-            self.shared.was_over();
+        match looked.await {
+            Ok(()) => self.looked_at = last,
+            Err(error) if error.is_unreachable() => return Err(error),
+            Err(_) => {}
         }
-        looked.or_else(|error| if error.is_unreachable() { Err(error) } else { Ok(()) })
+        Ok(())
     }
 
     /// Notes that these sessions are not this node's any more, and whose.

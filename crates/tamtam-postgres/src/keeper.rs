@@ -39,7 +39,7 @@ use crate::{
     node::{Job, Shared, Told},
     pool::{PATIENCE, STATEMENT_MAX, connect},
     schema::{channel, in_schema},
-    statements::{APPEND, BEAT, BURY, FENCE, HELD, MARK_OPEN, RELEASE, WRITTEN},
+    statements::{APPEND, BEAT, BURY, FENCE, FREE, HELD, MARK_OPEN, RELEASE, WRITTEN},
     tape::{Rows, Tape},
 };
 
@@ -53,6 +53,7 @@ pub(crate) struct Link {
     append: Statement,
     pub(crate) beat: Statement,
     pub(crate) held: Statement,
+    pub(crate) free: Statement,
     release: Statement,
     mark_open: Statement,
 }
@@ -67,6 +68,8 @@ pub(crate) struct Keeper {
     next_beat: Instant,
     /// Who waits for the next heartbeat.
     pub(crate) waits: Vec<oneshot::Sender<()>>,
+    /// When it looks next for what it has and does not know.
+    pub(crate) next_free: Instant,
     /// The last session that a heartbeat looked at.
     pub(crate) looked_at: Option<SessionId>,
     /// Whether the last user of the store is gone.
@@ -79,8 +82,8 @@ impl Keeper {
     pub(crate) fn new(shared: Arc<Shared>, address: Address, thread: Handle, jobs: UnboundedReceiver<Told>) -> Keeper {
         // Until then a node lives by its claims.
         let (pending, next_beat, waits) = (VecDeque::new(), Instant::now() + shared.lease / 4, Vec::new());
-        let (link, looked_at, has_ended, away) = (None, None, false, None);
-        Keeper { shared, address, thread, jobs, link, pending, next_beat, waits, looked_at, has_ended, away }
+        let (next_free, link, looked_at, has_ended, away) = (next_beat, None, None, false, None);
+        Keeper { shared, address, thread, jobs, link, pending, next_beat, waits, next_free, looked_at, has_ended, away }
     }
 
     /// Runs until the store has no user and nothing waits.
@@ -162,11 +165,13 @@ impl Keeper {
             prepared.map_err(|error| unreachable_or("prepare", &error))
         };
         let (append, mark_open) = (prepare(APPEND).await?, prepare(MARK_OPEN).await?);
-        let (beat, held, release) = (prepare(BEAT).await?, prepare(HELD).await?, prepare(RELEASE).await?);
+        let (beat, held, free) = (prepare(BEAT).await?, prepare(HELD).await?, prepare(FREE).await?);
+        let release = prepare(RELEASE).await?;
         self.fence(&client).await?;
         self.ask(&client).await?;
-        self.query(&client, BURY, &[]).await?;
-        self.link = Some(Link { client, append, beat, held, release, mark_open });
+        // Where it is refused, another connection does it.
+        let _ = self.query(&client, BURY, &[]).await;
+        self.link = Some(Link { client, append, beat, held, free, release, mark_open });
         Ok(())
     }
 
@@ -313,11 +318,8 @@ impl Keeper {
                 }
                 Err(error)
             }
-            released => {
-                // Where it was refused, a later heartbeat gives them back.
-                if released.is_err() {
-                    self.shared.owe();
-                }
+            // Where it was refused, a later heartbeat gives them back.
+            Ok(_) | Err(_) => {
                 leaving.into_iter().for_each(|(tape, then)| self.left(&tape, then));
                 Ok(())
             }
@@ -373,10 +375,7 @@ impl Keeper {
                     self.pending.push_back(job);
                 }
                 Job::Append(tape, rows) => self.settle(&tape, &rows, Err(error.clone().into())),
-                Job::Release(tape, then) => {
-                    self.shared.owe();
-                    self.left(&tape, then);
-                }
+                Job::Release(tape, then) => self.left(&tape, then),
                 Job::MarkOpen { .. } => self.shared.done(0),
             }
         }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, mem,
+    fmt,
     path::PathBuf,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -99,10 +99,8 @@ struct Life {
     clusters: usize,
     /// When the newest heartbeat that was answered was sent.
     beaten: Option<Instant>,
-    /// Its lease was over, and what it has was not looked at since.
-    was_over: bool,
-    /// A row may say that this node has a session that it does not have: a release did not come through, or a claim had no answer.
-    owes: bool,
+    /// When a heartbeat last found its lease over.
+    was_over: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -147,7 +145,7 @@ impl Node {
         table.jobs += usize::from(sent.is_ok());
         drop(table);
         if sent.is_err() {
-            // The thread panicked: the lease ends by itself.
+            // The thread panicked, and with it all connections: the lease ends by itself.
             self.shared.released(&tape.session);
         }
     }
@@ -199,27 +197,16 @@ impl Shared {
     /// Notes a heartbeat that was answered.
     pub(crate) fn beaten(&self, sent: Instant, was_over: bool) {
         let mut life = self.life();
+        // Before its first heartbeat it has nothing.
+        if was_over && life.beaten.is_some() {
+            life.was_over = Some(Instant::now());
+        }
         life.beaten = life.beaten.max(Some(sent));
-        life.was_over |= was_over;
     }
 
-    /// Notes that others may have taken what this node has.
-    pub(crate) fn was_over(&self) {
-        self.life().was_over = true;
-    }
-
-    /// Whether a heartbeat found the lease over, since this was asked last.
-    pub(crate) fn take_was_over(&self) -> bool {
-        mem::take(&mut self.life().was_over)
-    }
-
-    /// Notes that a row may say more than this node has.
-    pub(crate) fn owe(&self) {
-        self.life().owes = true;
-    }
-
-    pub(crate) fn take_owes(&self) -> bool {
-        mem::take(&mut self.life().owes)
+    /// Whether a heartbeat found the lease over within this time.
+    pub(crate) fn was_over(&self, within: Duration) -> bool {
+        self.life().was_over.is_some_and(|at| at.elapsed() < within)
     }
 
     /// The sessions that this node has, or is about to have.

@@ -14,7 +14,7 @@
 //!
 //! `sessions.expires` is `-infinity` where nobody has the session, and `infinity` where its node has it for as long as that lives: time
 //! changes rows of `nodes` alone. Another time is the lease of a node of a version before the seventh. Rows of `sessions` and `nodes`
-//! change in place, without an index on what changes, so that neither a claim nor a heartbeat leaves an entry in an index.
+//! change in place; what a heartbeat or an append changes is in no index.
 //! A change must be a new migration: those that ran are never edited, and older hosts refuse a newer schema.
 
 use std::time::Duration;
@@ -147,6 +147,7 @@ alter table $schema.output_pieces alter column piece set storage external;
 "#,
     r#"
 alter table $schema.nodes alter column since drop not null;
+create index sessions_owner on $schema.sessions (node) where expires = 'infinity';
 "#,
 ];
 

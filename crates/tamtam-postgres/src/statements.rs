@@ -22,17 +22,19 @@ taken as (
     join held h on h.session = r.session)
 select session from held";
 
-/// A lease of this node that ends `$4` seconds from now; `$5`: whether it is in a cluster. Returns whether its lease was over, so that
-/// others may have taken what it has. The row is locked before it is written: the statement would not see its own.
+/// A lease of this node that ends `$4` seconds from now; `$5`: whether it is in a cluster, null to leave that as it is. Returns whether
+/// its lease was over, or nearly: others may have taken what it has by the time that this is committed. The row is locked before it is
+/// written: the statement would not see its own.
 pub(crate) const BEAT: &str = "
 with before as materialized (select expires from $schema.nodes where node = $1 for no key update),
 beat as (
     insert into $schema.nodes as n (node, host, pid, since, expires)
-    select $1, $2, $3, case when $5 then clock_timestamp() end, clock_timestamp() + make_interval(secs => $4::float8)
+    select $1, $2, $3, case when $5::boolean then clock_timestamp() end, clock_timestamp() + make_interval(secs => $4::float8)
     from (select count(*) from before) one
     on conflict (node) do update
-    set expires = excluded.expires, since = case when $5 then coalesce(n.since, excluded.since) end)
-select coalesce((select expires <= clock_timestamp() from before), true)";
+    set expires = excluded.expires,
+        since = case when $5 then coalesce(n.since, excluded.since) when $5 is null then n.since end)
+select coalesce((select expires <= clock_timestamp() + make_interval(secs => $4 / 4) from before), true)";
 
 /// Removes nodes that died more than a day ago, or left.
 pub(crate) const BURY: &str = "delete from $schema.nodes where expires < clock_timestamp() - interval '1 day'";
@@ -42,11 +44,13 @@ pub(crate) const HELD: &str = "
 select s.session from unnest($1::text[], $2::bigint[]) as a(session, epoch)
 join $schema.sessions s on s.session = a.session and s.epoch = a.epoch";
 
-/// Frees what this node has by the rows and not by what it knows (`$2`), claimed before the epoch `$3`: what it could not give back.
+/// Frees what this node has by the rows and not by what it knows (`$2`), claimed before the epoch `$3`: what it could not give back, or
+/// claimed without an answer.
 pub(crate) const FREE: &str = "
 with held as materialized (
     select session from $schema.sessions
-    where node = $1 and expires > '-infinity' and epoch < $3 and session <> all($2::text[]) order by session for no key update)
+    where node = $1 and expires = 'infinity' and epoch < $3 and session <> all($2::text[])
+    order by session for no key update)
 update $schema.sessions s set expires = '-infinity' from held h where s.session = h.session";
 
 /// Gives back those sessions whose epoch is that of the claim. Where messages or an open turn wait in one of them, the nodes

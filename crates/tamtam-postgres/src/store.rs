@@ -85,7 +85,7 @@ join lateral (
 where e.session = $1 and e.seq = $2";
 
 /// Removes a mark, and the count of deaths with that of a parked session: in one statement, or a session whose mark is gone would be
-/// parked again by its next claim. The row comes first, as in [`PARK`].
+/// parked again by its next claim.
 const UNMARK: &str = "
 with removed as (delete from $schema.marks where mark = $1 and session = $2 and fork = $3)
 update $schema.sessions set deaths = 0 where session = $2 and $1 = 'parked' and deaths > 0";
@@ -246,7 +246,8 @@ impl TapeStore for Postgres {
                 Mark::Hidden => {
                     self.lock_free(&transaction, session).await?;
                     // A put of words that waits for the lock is for another epoch then.
-                    let sql = "update $schema.sessions set epoch = nextval('$schema.epochs') where session = $1";
+                    let sql = "update $schema.sessions set epoch = nextval('$schema.epochs'), node = '', expires = '-infinity'
+                        where session = $1";
                     transaction.execute(&self.sql(sql), &[&session.as_str()]).await?;
                     for table in ["words", "indexed"] {
                         let sql = self.sql(&format!("delete from $schema.{table} where session = $1"));

@@ -19,7 +19,7 @@ select node, host, pid, expires > clock_timestamp(),
     extract(epoch from clock_timestamp() - since)::float8, extract(epoch from clock_timestamp() - expires)::float8
 from $schema.nodes n
 where expires > clock_timestamp() - interval '1 day'
-    and (since is not null or exists (select from $schema.sessions s where s.node = n.node and s.expires > '-infinity'))
+    and (since is not null or exists (select from $schema.sessions s where s.node = n.node and s.expires = 'infinity'))
 order by host, node";
 
 /// Sessions with an owner, whether it lives or not, those that any node may take, and those that are parked: `$1` of each node and

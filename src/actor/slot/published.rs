@@ -105,8 +105,13 @@ impl Slot {
     pub(crate) async fn answers(self: &Arc<Self>) -> Result<(), SendError> {
         match tokio::time::timeout(ANSWER_WAIT, self.looked_at(|now| now.is_taken_up)).await {
             Ok(answer) => answer,
-            Err(_) => self.looked_at(|_| true).await,
+            Err(_) => self.next_round().await,
         }
+    }
+
+    /// Returns in the next round of the actor, whatever its disk does. Wakes a session that sleeps.
+    pub(crate) async fn next_round(self: &Arc<Self>) -> Result<(), SendError> {
+        self.looked_at(|_| true).await
     }
 
     /// Returns when the actor, in one of its next rounds, finds that it is so.

@@ -369,7 +369,7 @@ async fn a_turn_that_kills_two_nodes_waits_at_the_third() {
     let one = join(&options.clone().lease(Duration::from_secs(3600)), "one").await;
     let session = one.runtime.create(one.engine.options()).await.unwrap();
     let hangs = session.prompt("hang").await.unwrap();
-    drop(one.cluster);
+    one.cluster.leave().await;
     let mut heir = Process::of("cluster::heir", &options);
     // Its death: the lease is over, and nothing of it is heard again.
     ask_server(all_died(&options.schema)).await;

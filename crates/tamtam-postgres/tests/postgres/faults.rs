@@ -231,7 +231,7 @@ fn a_migration_does_not_wait_behind_a_reader_for_ever() {
     let options = shared().database();
     let before =
         "alter table $.sessions drop column deaths, drop column claimed_seq; drop table $.nodes, $.words, $.indexed, $.outputs, $.output_pieces;
-        drop function $.few_words;
+        drop function $.few_words; drop index $.sessions_owner;
         delete from $.migrations where version > 2";
     sql(&shared().address(), &before.replace('$', &options.schema));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

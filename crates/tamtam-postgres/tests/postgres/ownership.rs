@@ -151,7 +151,7 @@ fn a_stale_owner_is_told_by_its_heartbeat_before_it_appends() {
 /// a transaction that somebody holds open, each append would walk over all that was ever written.
 #[test]
 fn a_node_that_lives_keeps_what_it_has() {
-    let options = shared().database().lease(Duration::from_millis(400));
+    let options = shared().database();
     let (one, two) = nodes(&options);
     // The first append connects, and what a node has then gets new epochs.
     Tape::create(&one, "first").append(&[entry(1)]).unwrap();
@@ -197,7 +197,7 @@ fn a_node_with_many_sessions_hears_of_each_that_it_lost() {
 /// A server that refuses a release, for a moment: the session is free once it does not, although its node lives on.
 #[test]
 fn a_session_that_could_not_be_given_back_is_given_back_later() {
-    let options = shared().database().lease(Duration::from_millis(400));
+    let options = shared().database();
     let (one, two) = nodes(&options);
     let (tape, stays) = (Tape::create(&one, "s"), Tape::create(&one, "stays"));
     let alter = |what| sql(&shared().address(), &format!("alter table {}.sessions {what}", options.schema));
@@ -209,6 +209,29 @@ fn a_session_that_could_not_be_given_back_is_given_back_later() {
     assert!(comes_true(|| two.claimed_sessions().unwrap() == [id("stays")]));
     assert!(two.claim(&id("s"), deaf()).is_ok());
     drop(stays);
+}
+
+/// What a dead node had is deleted on another, and stays hidden for its fork: it has no owner, also when the node lives again.
+#[test]
+fn a_session_that_was_deleted_after_its_node_died_has_no_owner() {
+    let options = shared().database().lease(Duration::from_secs(3600));
+    let name = format!("dead-{}", options.schema);
+    let (one, two) = (Postgres::open(&options.clone().node(&name)).unwrap(), Postgres::open(&options).unwrap());
+    let mut tape = Tape::create(&one, "s");
+    tape.append(&entries(1..=2)).unwrap();
+    one.fork(&id("s"), None, &id("f"), entry(9).time).unwrap();
+    assert!(one.settle(LONG));
+    sql(&shared().address(), &all_died(&options.schema));
+    two.delete(&id("s")).unwrap();
+    let lives = format!("update {}.nodes set expires = 'infinity'", options.schema);
+    sql(&shared().address(), &lives);
+    assert_eq!(two.claimed_sessions().unwrap(), []);
+    let cut = format!("select pg_terminate_backend(pid) from pg_stat_activity where application_name = '{name}'");
+    sql(&shared().address(), &cut);
+    let refused = tape.append(&[entry(3)]);
+    assert!(matches!(refused, Err(TapeError::Claimed { .. })), "{refused:?}");
+    two.delete(&id("f")).unwrap();
+    assert_eq!(two.names().unwrap(), []);
 }
 
 /// A node whose statement looked before another node came, and then waited for the row: it finds the session taken, although it has
