@@ -29,7 +29,8 @@ impl Keeper {
         match self.renew().await {
             Ok(()) => self.waits.drain(..).for_each(|waits| _ = waits.send(())),
             Err(error) if error.is_unreachable() => return Err(error),
-            // Where it was refused, the next heartbeat or claim decides.
+            // Where it was refused, the next heartbeat or claim decides; behind the last user there may be none.
+            Err(_) if self.has_ended => self.waits.clear(),
             Err(_) => {}
         }
         self.look_after().await?;

@@ -73,7 +73,7 @@ pub(crate) struct Keeper {
     /// The last session that a heartbeat looked at.
     pub(crate) looked_at: Option<SessionId>,
     /// Whether the last user of the store is gone.
-    has_ended: bool,
+    pub(crate) has_ended: bool,
     /// Since when there is no server.
     away: Option<Instant>,
 }
