@@ -160,9 +160,10 @@ impl Cluster {
         self.accept(session, MessageId::new(), ABORT, body).await
     }
 
-    /// Ends this node's part, as dropping it does, and returns when the node is no longer shown in the [`tree`](Cluster::tree), unless its
-    /// store is in another cluster or still has sessions; after 10 s without that if the server gives no answer. A process that ends without it is shown as gone for a day. Drain and shut
-    /// the runtime down before. A dropped future has left, in the background. A second call returns at once.
+    /// Ends this node's part, as dropping it does, and returns when the node is no longer shown in the [`tree`](Cluster::tree), unless
+    /// its store is in another cluster or still has sessions; after 10 s without that if the server gives no answer, or refuses. A
+    /// process that ends without it is shown as gone for a day. Drain and shut the runtime down before. A dropped future has left, in
+    /// the background. A second call returns at once.
     pub async fn leave(&self) {
         self.tasks.iter().for_each(AbortHandle::abort);
         if let Some(left) = self.share.leave() {

@@ -68,13 +68,11 @@ impl Keeper {
     async fn look_after(&mut self) -> Result<(), PostgresError> {
         let mut tapes = self.shared.held();
         // A claim that looked while the lease was over may wait at the server for as long as a statement may take.
-        let in_turns = tapes.len() > LOOKED_AT_MAX && !self.shared.was_over(STATEMENT_MAX);
-        if in_turns {
+        let mut last = None;
+        if tapes.len() > LOOKED_AT_MAX && !self.shared.was_over(STATEMENT_MAX) {
             tapes.retain(|tape| self.looked_at.as_ref().is_none_or(|last| tape.session > *last));
-        }
-        let last = tapes.get(LOOKED_AT_MAX - 1).filter(|_| in_turns).map(|tape| tape.session.clone());
-        if in_turns {
             tapes.truncate(LOOKED_AT_MAX);
+            last = tapes.last().map(|tape| tape.session.clone());
         }
         let (names, epochs) = claims(tapes.iter());
         let looked = async {
